@@ -1,0 +1,331 @@
+"""Apache Kafka from its published jars: the oracle of the interop tests and the peer of the benchmarks.
+
+    python -m moldau.bench.apache_kafka fetch                     get the jars (the other commands do it on
+    demand) python -m moldau.bench.apache_kafka up [--port 9092] [--data DIR] [--set key=value ...] python -m
+    moldau.bench.apache_kafka run TOOL ARGUMENT...      one of Kafka's tools, by short name or class python -m
+    moldau.bench.apache_kafka tools                     the short names
+
+It needs Java 17 or newer, and Maven once per version to fetch the jars into `$MOLDAU_KAFKA_CACHE` (by default
+`moldau/apache-kafka` in the user's cache folder). Where one of them is missing, `Unavailable` says so in a
+sentence. Every process has a time-out or an owner and is ended by its pid. Clusters of several nodes are left
+out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import functools
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from moldau.bench.server import HOST, Server, StartFailed, free_port
+
+VERSION = "4.3.1"
+JAVA_VERSION_MIN = 17
+FETCH_TIMEOUT_S = 900
+FORMAT_TIMEOUT_S = 60
+LOG4J_VERSION = "2.25.4"  # what kafka-tools brings; its slf4j binding is not among the dependencies
+ARTIFACTS = [
+    ("org.apache.kafka", "kafka_2.13", VERSION),
+    ("org.apache.kafka", "kafka-tools", VERSION),
+    ("org.apache.logging.log4j", "log4j-core", LOG4J_VERSION),
+    ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION),
+]
+_TOOLS = "org.apache.kafka.tools"
+TOOLS = {
+    "broker-api-versions": f"{_TOOLS}.BrokerApiVersionsCommand",
+    "cluster": f"{_TOOLS}.ClusterTool",
+    "configs": "kafka.admin.ConfigCommand",
+    "console-consumer": f"{_TOOLS}.consumer.ConsoleConsumer",
+    "console-producer": f"{_TOOLS}.ConsoleProducer",
+    "consumer-perf-test": f"{_TOOLS}.ConsumerPerformance",
+    "dump-log": f"{_TOOLS}.DumpLogSegments",
+    "e2e-latency": f"{_TOOLS}.EndToEndLatency",
+    "get-offsets": f"{_TOOLS}.GetOffsetShell",
+    "log-dirs": f"{_TOOLS}.LogDirsCommand",
+    "producer-perf-test": f"{_TOOLS}.ProducerPerformance",
+    "storage": "kafka.tools.StorageTool",
+    "topics": f"{_TOOLS}.TopicCommand",
+    "transactions": f"{_TOOLS}.TransactionsCommand",
+}
+# The flags and the heap of Kafka's own start script.
+SERVER_JVM = [
+    "-server",
+    "-Xms1g",
+    "-Xmx1g",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+]
+# A tool that lives for a second: the first compiler only, and a collector without threads of its own.
+TOOL_JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"]
+LOG_TO_STDERR = """status = error
+appender.e.type = Console
+appender.e.name = e
+appender.e.target = SYSTEM_ERR
+appender.e.layout.type = PatternLayout
+appender.e.layout.pattern = [%d] %p %m (%c)%n
+rootLogger.level = {level}
+rootLogger.appenderRef.e.ref = e
+"""
+
+
+class Unavailable(Exception):
+    """Apache Kafka cannot be run on this machine; the text says what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRun:
+    """What a tool printed, and its exit code."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+class ToolFailed(Exception):
+    """A tool ended with an error, or did not end in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """Java and a folder of jars: enough to run Kafka's broker and tools."""
+
+    java: str
+    jars: Path
+
+    def command(
+        self, tool: str, *arguments: str, jvm: Sequence[str] = TOOL_JVM, log_level: str = "warn"
+    ) -> list[str]:
+        log_config = self.jars.parent / f"log-{log_level}.properties"
+        if not log_config.exists():
+            log_config.write_text(LOG_TO_STDERR.format(level=log_level))
+        class_path = str(self.jars / "*")
+        log = f"-Dlog4j2.configurationFile={log_config}"
+        return [self.java, *jvm, log, "-cp", class_path, TOOLS.get(tool, tool), *arguments]
+
+    def run(
+        self,
+        tool: str,
+        *arguments: str,
+        stdin: str = "",
+        timeout_s: float = 60,
+        jvm: Sequence[str] = TOOL_JVM,
+        check: bool = True,
+    ) -> ToolRun:
+        """Run a tool to its end. With `check`, a failure raises `ToolFailed` with what the tool printed."""
+        try:
+            done = subprocess.run(
+                self.command(tool, *arguments, jvm=jvm),
+                input=stdin,
+                capture_output=True,
+                encoding="utf-8",
+                errors="surrogateescape",
+                timeout=timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as late:
+            raise ToolFailed(
+                f"{tool} did not end within {timeout_s:g} s: {late.stdout!r} {late.stderr!r}"
+            ) from None
+        if check and done.returncode:
+            raise ToolFailed(f"{tool} ended with code {done.returncode}:\n{done.stdout}{done.stderr}")
+        return ToolRun(done.returncode, done.stdout, done.stderr)
+
+
+@functools.cache
+def distribution() -> Distribution:
+    """The jars in the cache, fetched where they are not there yet; `Unavailable` where that cannot be."""
+    java = find_java()
+    jars = cache_folder() / VERSION / "jars"
+    if not jars.is_dir():
+        fetch(jars)
+    return Distribution(java, jars)
+
+
+def cache_folder() -> Path:
+    named = os.environ.get("MOLDAU_KAFKA_CACHE")
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "moldau" / "apache-kafka"
+
+
+def find_java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+    if java is None:
+        raise Unavailable(
+            f"Apache Kafka needs Java {JAVA_VERSION_MIN} or newer, and there is no `java` here."
+        )
+    printed = subprocess.run(
+        [java, "-version"], capture_output=True, text=True, timeout=30, check=False
+    ).stderr
+    found = re.search(r'version "(\d+)', printed)
+    if found is None or int(found[1]) < JAVA_VERSION_MIN:
+        says = printed.splitlines()[0] if printed else "nothing"
+        raise Unavailable(
+            f"Apache Kafka needs Java {JAVA_VERSION_MIN} or newer; `java -version` says {says}."
+        )
+    return java
+
+
+def fetch(target: Path) -> None:
+    """Let Maven copy the jars and their dependencies. The folder appears whole or not at all."""
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise Unavailable(
+            f"Apache Kafka's jars are not in {cache_folder()}, and there is no `mvn` here to fetch them."
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as workshop:
+        pom, jars = Path(workshop) / "pom.xml", Path(workshop) / "jars"
+        pom.write_text(_pom())
+        copy = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
+        try:
+            done = subprocess.run(
+                [maven, "-q", "-B", "-f", str(pom), *copy],
+                capture_output=True,
+                text=True,
+                timeout=FETCH_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise Unavailable(f"Maven did not fetch Kafka's jars within {FETCH_TIMEOUT_S} s.") from None
+        if done.returncode:
+            reason = next((line for line in done.stdout.splitlines() if "ERROR" in line), done.stdout[-300:])
+            raise Unavailable(f"Maven could not fetch Apache Kafka's jars: {reason}")
+        try:
+            jars.rename(target)
+        except OSError:
+            if not target.is_dir():  # another process was faster otherwise, and its jars are as good
+                raise
+
+
+def _pom() -> str:
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
+        for group, artifact, version in ARTIFACTS
+    )
+    identity = (
+        "<groupId>local</groupId><artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>"
+    )
+    content = f"{identity}<dependencies>{dependencies}</dependencies>"
+    return f"<project><modelVersion>4.0.0</modelVersion>{content}</project>"
+
+
+class KafkaServer(Server):
+    """One Apache Kafka node, broker and controller in one process, formatted at its first start."""
+
+    name = "Apache Kafka"
+
+    def __init__(
+        self, folder: Path, settings: Mapping[str, object] | None = None, *, port: int | None = None
+    ) -> None:
+        super().__init__(folder.resolve(), settings, port=port)
+        self._distribution = distribution()
+        self._properties = self.folder / "server.properties"
+
+    def command(self) -> Sequence[str]:
+        return self._distribution.command("kafka.Kafka", str(self._properties), jvm=SERVER_JVM)
+
+    def format(self) -> None:
+        """Write the configuration and Kafka's identity files into an empty folder."""
+        if self._properties.exists():
+            return
+        text = "".join(f"{key}={value}\n" for key, value in self._node_settings().items())
+        self._properties.write_text(text)
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
+        self._distribution.run(
+            "storage",
+            *("format", "-t", cluster_id, "-c", str(self._properties), "--standalone"),
+            timeout_s=FORMAT_TIMEOUT_S,
+        )
+
+    def launch(self) -> None:
+        self.format()
+        super().launch()
+
+    def _node_settings(self) -> dict[str, object]:
+        controller = f"{HOST}:{free_port()}"
+        return {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "controller.quorum.bootstrap.servers": controller,
+            "listeners": f"PLAINTEXT://{self.bootstrap_servers},CONTROLLER://{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": self.data,
+            "offsets.topic.replication.factor": 1,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "share.coordinator.state.topic.replication.factor": 1,
+            "share.coordinator.state.topic.min.isr": 1,
+            "group.initial.rebalance.delay.ms": 0,
+            **self.settings,
+        }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m moldau.bench.apache_kafka", description="Run Apache Kafka from its published jars."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("fetch", help="get the jars")
+    commands.add_parser("tools", help="list the short names of Kafka's tools")
+    up = commands.add_parser("up", help="run one node until Ctrl-C")
+    up.add_argument("--port", type=int, default=9092)
+    up.add_argument("--data", type=Path, help="keep the data here; thrown away at the end where not given")
+    up.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a server property")
+    run = commands.add_parser("run", help="run one of Kafka's tools")
+    run.add_argument("tool", help="a short name or a class")
+    run.add_argument("arguments", nargs=argparse.REMAINDER)
+    options = parser.parse_args(arguments)
+    try:
+        return _execute(options)
+    except (Unavailable, StartFailed, ToolFailed) as problem:
+        print(problem, file=sys.stderr)
+        return 1
+
+
+def _execute(options: argparse.Namespace) -> int:
+    match options.command:
+        case "tools":
+            print("\n".join(f"{name:22}{tool}" for name, tool in TOOLS.items()))
+        case "fetch":
+            print(distribution().jars)
+        case "run":
+            return subprocess.run(
+                distribution().command(options.tool, *options.arguments), check=False
+            ).returncode
+        case "up":
+            settings = dict(pair.split("=", 1) for pair in options.set)
+            with tempfile.TemporaryDirectory() as throw_away:
+                _serve(KafkaServer(options.data or Path(throw_away), settings, port=options.port))
+    return 0
+
+
+def _serve(server: KafkaServer) -> None:
+    asked_to_end = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: asked_to_end.set())
+    with server:
+        print(f"ready: bootstrap.servers={server.bootstrap_servers}", flush=True)
+        while not (asked_to_end.wait(0.2) or server.ended()):
+            pass
+
+
+if __name__ == "__main__":
+    sys.exit(main())

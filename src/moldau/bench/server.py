@@ -1,0 +1,246 @@
+"""A broker as a process of its own: started, measured and ended by its pid.
+
+`Server` guarantees that `start` returns when clients can work (or raises `StartFailed` with the end of the
+broker's output), and that nothing it started is left running after `stop`, `kill`, the `with` block or the
+end of this process. It leaves out restarts on a crash and more than one broker. `MoldauServer` is `moldau
+up`; Apache Kafka's counterpart is `apache_kafka.KafkaServer`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import random
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Self
+
+HOST = "127.0.0.1"
+POLL_INTERVAL_S = 0.005
+OUTPUT_TAIL_BYTES = 2_000
+# Below every system's ephemeral range: a client that keeps connecting to the port of a dead broker can be
+# given that very port as its own, and then talks to itself.
+PORTS = range(20_000, 32_000)
+CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+
+_running: weakref.WeakSet[Server] = weakref.WeakSet()
+
+
+class StartFailed(Exception):
+    """The process ended, or did not serve clients in time; the text has the end of what it printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a broker has used since its start, with its child processes."""
+
+    cpu_s: float
+    rss_bytes: int
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    for _ in range(200):
+        port = random.choice(PORTS)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            return port
+    raise OSError("no free port found")
+
+
+def count_brokers(port: int, timeout_s: float = 2.0) -> int:
+    """How many live brokers the broker on this port names in a Metadata v1 answer; 0 where nobody answers."""
+    body = struct.pack(">hhih2si", 3, 1, 1, 2, b"up", 0)
+    try:
+        with socket.create_connection((HOST, port), timeout_s) as connection:
+            connection.sendall(struct.pack(">i", len(body)) + body)
+            answer = connection.makefile("rb").read(12)
+    except OSError:
+        return 0
+    return int(struct.unpack_from(">i", answer, 8)[0]) if len(answer) == 12 else 0
+
+
+class Server(ABC):
+    """One broker on a port of this machine, with a folder for its data and what it prints."""
+
+    name: ClassVar[str]
+
+    def __init__(
+        self, folder: Path, settings: Mapping[str, object] | None = None, *, port: int | None = None
+    ) -> None:
+        self.folder = folder
+        self.settings = dict(settings or {})
+        self.port = port or free_port()
+        self.open_files_max: int | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise RuntimeError(f"{self.name} is not running")
+        return self._process.pid
+
+    @abstractmethod
+    def command(self) -> Sequence[str]: ...
+
+    def is_ready(self) -> bool:
+        return count_brokers(self.port) > 0
+
+    def launch(self) -> None:
+        """Start the process and return at once."""
+        if self._process is not None:
+            raise RuntimeError(f"{self.name} is running already")
+        command = list(self.command())
+        if self.open_files_max is not None:
+            command = ["sh", "-c", f'ulimit -n {self.open_files_max}; exec "$@"', "sh", *command]
+        with open(self.folder / "stdout.txt", "wb") as out, open(self.folder / "stderr.txt", "wb") as err:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                cwd=self.folder,
+                start_new_session=True,
+            )
+        _running.add(self)
+
+    def wait_ready(self, timeout_s: float = 60) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not self.is_ready():
+            if self.ended():
+                raise StartFailed(f"{self.name} ended while starting:\n{self.output()}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise StartFailed(
+                    f"{self.name} did not serve clients within {timeout_s:g} s:\n{self.output()}"
+                )
+            time.sleep(POLL_INTERVAL_S)
+
+    def start(self, timeout_s: float = 60) -> Self:
+        self.launch()
+        self.wait_ready(timeout_s)
+        return self
+
+    def ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
+
+    def wait(self, timeout_s: float) -> int:
+        """The exit code of a process that ends by itself; `subprocess.TimeoutExpired` where it does not."""
+        if self._process is None:
+            raise RuntimeError(f"{self.name} is not running")
+        code = self._process.wait(timeout_s)
+        self._process = None
+        return code
+
+    def stop(self, timeout_s: float = 60) -> int | None:
+        """A clean stop (SIGTERM); a process that does not end in time is killed. Returns the exit code."""
+        process = self._process
+        if process is None:
+            return None
+        process.terminate()
+        try:
+            process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        self._process = None
+        return process.returncode
+
+    def kill(self) -> None:
+        """kill -9: the process gets no chance to write anything more."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def pause(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def output(self) -> str:
+        """The end of what the process printed."""
+        parts = []
+        for stream in ("stdout.txt", "stderr.txt"):
+            with contextlib.suppress(OSError):
+                parts.append(
+                    (self.folder / stream).read_bytes()[-OUTPUT_TAIL_BYTES:].decode(errors="replace")
+                )
+        return "".join(parts)
+
+    def usage(self) -> Usage:
+        return usage_of(self.pid)
+
+    def __enter__(self) -> Self:
+        return self if self._process is not None else self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+class MoldauServer(Server):
+    """`moldau up` with one broker, from the environment of this interpreter."""
+
+    name = "Moldau"
+
+    def command(self) -> Sequence[str]:
+        script = Path(sys.executable).with_name("moldau")
+        moldau = str(script) if script.exists() else (shutil.which("moldau") or "moldau")
+        options = [word for key, value in self.settings.items() for word in ("--set", f"{key}={value}")]
+        return [moldau, "up", "--port", str(self.port), "--data", str(self.data), *options]
+
+    def is_ready(self) -> bool:
+        return b"ready: bootstrap.servers=" in (self.folder / "stdout.txt").read_bytes()
+
+
+def usage_of(pid: int) -> Usage:
+    """CPU and memory of a process and its living descendants, from /proc (Linux only)."""
+    cpu_ticks, rss_bytes = 0, 0
+    waiting = [pid]
+    while waiting:
+        process = Path("/proc") / str(waiting.pop())
+        try:
+            fields = (process / "stat").read_text().rpartition(")")[2].split()
+            status = (process / "status").read_text()
+            for task in (process / "task").iterdir():
+                waiting.extend(int(child) for child in (task / "children").read_text().split())
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        cpu_ticks += sum(
+            int(field) for field in fields[11:15]
+        )  # utime, stime, and those of children that ended
+        rss_bytes += (
+            sum(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:")) * 1024
+        )
+    return Usage(cpu_ticks / CLOCK_TICKS_PER_S, rss_bytes)
+
+
+@atexit.register
+def _end_what_is_left() -> None:
+    for server in list(_running):
+        server.kill()

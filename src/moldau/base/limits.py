@@ -1,0 +1,39 @@
+"""Named bounds. Every queue, buffer, retry and cache of the broker has one here or in the config table."""
+
+from __future__ import annotations
+
+RECEIVE_BUFFER_BYTES = 256 * 1024
+"""One buffer shared by all connections of a broker: a frame that fits is served where it was received."""
+
+PRIVATE_BUFFER_BYTES_MIN = 64 * 1024
+PRIVATE_BUFFER_GROWTH = 4
+"""A frame that does not fit gets a buffer of its own, at most four times what has really arrived: a client that
+announces 100 MB and sends 10 bytes costs 64 KB."""
+
+OUTPUT_BYTES_HELD_MAX = 1024 * 1024
+"""Answers in memory that the client has not taken yet; past it, no more of its requests are read."""
+
+OUTPUT_ITEMS_HELD_MAX = 256
+"""The same bound for answers that lie in files."""
+
+ANSWERS_PARKED_MAX = 128
+"""Requests of one connection that wait for something (a flush, a long poll, a coroutine); past it, reading pauses."""
+
+SENDMSG_BUFFERS_MAX = 64
+SENDMSG_BYTES_MAX = 512 * 1024
+SENDFILE_BYTES_MAX = 1024 * 1024
+"""One turn of one connection's writer, so that a fast reader of a large answer does not starve the others."""
+
+INLINE_FETCH_BYTES_MAX = 256 * 1024
+"""Below this a fetch answer is read into memory and sent with one call; above it goes out by sendfile."""
+
+WAKEUPS_PER_TURN = 64
+"""Long polls answered in one turn of the loop after an append: the producer's next request waits no longer than that."""
+
+CONNECTIONS_WAITING_MAX = 1024
+"""Connections beyond `max.connections` that are kept unserved until one ends; further ones are closed."""
+
+COLD_READ_RETRIES_MAX = 8
+"""Times that a fetch warms its pages and finds them evicted again before it answers with what it has."""
+
+TOPIC_NAME_LENGTH_MAX = 249

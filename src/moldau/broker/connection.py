@@ -1,0 +1,422 @@
+"""One client connection: bytes in, frames to the dispatcher, answers out in the order of their requests.
+
+Guarantees:
+- Answers leave in request order. A request that waits holds a `Slot`; later answers queue behind it.
+- A frame that fits into the broker's shared receive buffer is served where it lies, without a copy. A larger one is
+  gathered in a buffer of its own that grows with what really arrived.
+- A client that does not read is held back: past the bounds in `base.limits` its requests are not read any more.
+- Whatever goes wrong with one connection (malformed frames, a failing handler) ends that connection only.
+
+It leaves out what a request means (`dispatch`), and idle time-outs and connection counts (`server`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Protocol
+
+from moldau.base.invariant import InvariantBroken
+from moldau.base.limits import (
+    ANSWERS_PARKED_MAX,
+    OUTPUT_BYTES_HELD_MAX,
+    OUTPUT_ITEMS_HELD_MAX,
+    PRIVATE_BUFFER_BYTES_MIN,
+    PRIVATE_BUFFER_GROWTH,
+    SENDFILE_BYTES_MAX,
+    SENDMSG_BUFFERS_MAX,
+    SENDMSG_BYTES_MAX,
+)
+from moldau.runtime.ports import Buffer, File, Stream
+from moldau.wire.frames import WireError
+
+if TYPE_CHECKING:
+    from moldau.broker.server import Server
+
+log = logging.getLogger(__name__)
+
+LENGTH = Struct(">i")
+LENGTH_BYTES = 4
+IN_MEMORY = (bytes, memoryview)
+REQUEST_BYTES_MIN = 8  # api key, version, correlation id
+
+
+class FilePart(Protocol):
+    """Bytes of an answer that still lie in a file."""
+
+    @property
+    def file(self) -> File: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def length(self) -> int: ...
+
+
+Answer = bytes | list[Any]
+"""A whole frame, or its pieces in order: bytes and file parts."""
+
+
+class Slot:
+    """The place of an answer that is not there yet. `on_cancel` is called when the client goes away before it is."""
+
+    __slots__ = ("_connection", "answer", "is_filled", "on_cancel")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.answer: Answer | None = None
+        self.is_filled = False
+        self.on_cancel: Callable[[], object] | None = None
+
+    def fill(self, answer: Answer | None) -> None:
+        """Give the answer, or None where the request gets none (acks=0). A closed connection takes no notice."""
+        self.answer = answer
+        self.is_filled = True
+        self._connection.on_slot_filled()
+
+    def abandon(self, reason: str) -> None:
+        """Nothing can be answered: the connection ends, and the client will ask again on a new one."""
+        self._connection.close(reason)
+
+    @property
+    def is_wanted(self) -> bool:
+        return not self._connection.is_closed
+
+
+class Connection:
+    __slots__ = (
+        "_dispatch",
+        "_filled",
+        "_frame_bytes_max",
+        "_held_bytes",
+        "_is_paused",
+        "_is_watching_writable",
+        "_out",
+        "_partial",
+        "_queue",
+        "_send",
+        "_server",
+        "_slots",
+        "client_software",
+        "is_closed",
+        "last_active_s",
+        "listener_name",
+        "principal",
+        "stream",
+    )
+
+    def __init__(
+        self, server: Server, stream: Stream, listener_name: str, dispatch: Callable[..., Answer | None]
+    ) -> None:
+        self._server = server
+        self.stream = stream
+        self.listener_name = listener_name
+        self.principal = "User:ANONYMOUS"
+        self.client_software: tuple[str, str] | None = None
+        self.last_active_s = server.clock.monotonic()
+        self.is_closed = False
+        self._dispatch = dispatch
+        self._send = stream.send
+        self._frame_bytes_max = server.frame_bytes_max
+        self._partial: bytearray | None = None  # received, not served yet; only its first `_filled` bytes count
+        self._filled = 0
+        self._out: list[Any] = []  # answers of the current turn, sent together at its end
+        self._queue: deque[Any] = deque()  # what the client has not taken yet
+        self._held_bytes = 0
+        self._slots: deque[Slot] = deque()
+        self._is_paused = False
+        self._is_watching_writable = False
+        stream.watch_readable(self.on_readable)
+
+    # ---- receiving --------------------------------------------------------------------------------------------
+
+    def on_readable(self) -> None:
+        server = self._server
+        try:
+            if self._partial is None:
+                filled = self.stream.recv_into(server.receive_buffer)
+                view = server.receive_view
+            else:
+                filled = self._receive_into_partial()
+                view = memoryview(self._partial)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self.close(str(error))
+            return
+        if not filled:
+            self.close(None)
+            return
+        self.last_active_s = server.clock.monotonic()
+        self._serve(view, filled)
+
+    def _receive_into_partial(self) -> int:
+        """Fill the private buffer up to the frame's end; returns all that it holds, 0 at the end of the stream."""
+        partial = self._partial
+        assert partial is not None
+        if self._filled == len(partial):  # the frame is longer than its buffer yet
+            frame_bytes = LENGTH.unpack_from(partial)[0] + LENGTH_BYTES
+            grown = bytearray(_buffer_bytes(frame_bytes, self._filled))
+            grown[: self._filled] = partial
+            partial = self._partial = grown
+        received = self.stream.recv_into(memoryview(partial)[self._filled :])
+        if not received:
+            return 0
+        self._filled += received
+        return self._filled
+
+    def _keep(self, view: memoryview, position: int, filled: int) -> None:
+        """Keep what could not be served: the beginning of a frame, or frames behind a pause."""
+        rest = filled - position
+        if self._partial is not None and position == 0:
+            self._filled = filled
+            return
+        if rest < LENGTH_BYTES:
+            size = LENGTH_BYTES
+        else:
+            size = max(rest, _buffer_bytes(LENGTH.unpack_from(view, position)[0] + LENGTH_BYTES, rest))
+        partial = bytearray(size)
+        partial[:rest] = view[position:filled]
+        self._partial = partial
+        self._filled = rest
+
+    # ---- serving ----------------------------------------------------------------------------------------------
+
+    def _serve(self, view: memoryview, filled: int) -> None:
+        position = 0
+        is_private = self._partial is not None
+        dispatch = self._dispatch
+        try:
+            while filled - position >= LENGTH_BYTES:
+                size = LENGTH.unpack_from(view, position)[0]
+                if not REQUEST_BYTES_MIN <= size <= self._frame_bytes_max:
+                    raise WireError(f"a frame of {size} bytes (allowed: 8 to {self._frame_bytes_max})")
+                start = position + LENGTH_BYTES
+                if start + size > filled or self._is_held_back():
+                    break
+                answer = dispatch(self, view[start : start + size])
+                position = start + size
+                if answer is not None:
+                    self._take(answer)
+                if self.is_closed:
+                    return
+        except WireError as error:
+            self._server.metrics.malformed_requests += 1
+            self.close(f"malformed request: {error}")
+            return
+        except InvariantBroken as error:
+            self._server.fail(error)
+            return
+        except Exception:
+            log.exception("a request failed; closing the connection of %s:%s", *self.stream.peer[:2])
+            self.close("a request failed")
+            return
+        if position < filled:
+            self._keep(view, position, filled)
+        elif is_private:
+            self._partial = None
+            self._filled = 0
+        if self._out:
+            self._flush()
+        self._pause_or_resume()
+
+    def _take(self, answer: Answer) -> None:
+        if self._slots:
+            slot = Slot(self)
+            slot.answer = answer
+            slot.is_filled = True
+            self._slots.append(slot)
+        elif type(answer) is bytes:
+            self._out.append(answer)
+            self._held_bytes += len(answer)
+        else:
+            self._push(answer)
+
+    def _push(self, answer: Answer) -> None:
+        for item in (answer,) if type(answer) is bytes else answer:
+            self._out.append(item)
+            if type(item) is bytes:
+                self._held_bytes += len(item)
+
+    def park(self) -> Slot:
+        """A slot for the request being dispatched; its handler fills it later."""
+        slot = Slot(self)
+        self._slots.append(slot)
+        return slot
+
+    def on_slot_filled(self) -> None:
+        if self.is_closed:
+            return
+        slots = self._slots
+        while slots and slots[0].is_filled:
+            answer = slots.popleft().answer
+            if answer is not None:
+                self._push(answer)
+        if self._out:
+            self._flush()
+        if self._is_paused:
+            self._pause_or_resume()
+
+    # ---- flow control -----------------------------------------------------------------------------------------
+
+    def _is_held_back(self) -> bool:
+        if self._held_bytes > OUTPUT_BYTES_HELD_MAX and self._out:
+            self._flush()
+        return (
+            self._held_bytes > OUTPUT_BYTES_HELD_MAX
+            or len(self._queue) > OUTPUT_ITEMS_HELD_MAX
+            or len(self._slots) >= ANSWERS_PARKED_MAX
+        )
+
+    def _pause_or_resume(self) -> None:
+        if self.is_closed:
+            return
+        if self._is_held_back():
+            if not self._is_paused:
+                self._is_paused = True
+                self.stream.unwatch_readable()
+        elif self._is_paused:
+            self._is_paused = False
+            self.stream.watch_readable(self.on_readable)
+            if self._partial is not None:  # whole frames may be waiting behind the pause
+                self._server.tasks.call_soon(self._serve_kept)
+
+    def _serve_kept(self) -> None:
+        if self._partial is not None and not self.is_closed and not self._is_paused:
+            self._serve(memoryview(self._partial), self._filled)
+
+    # ---- sending ----------------------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        """Send what this turn answered; what the socket does not take waits in the queue."""
+        out = self._out
+        if not self._queue and len(out) == 1 and type(out[0]) is bytes:  # the common case: one small answer
+            data = out[0]
+            try:
+                sent = self._send(data)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            except OSError as error:
+                self.close(str(error))
+                return
+            self._server.metrics.bytes_out += sent
+            if sent == len(data):
+                self._held_bytes -= sent
+                out.clear()
+                return
+            self._held_bytes -= sent
+            out[0] = data[sent:]
+        self._queue.extend(out)
+        out.clear()
+        if not self._is_watching_writable:
+            self._write_queue()
+
+    def _on_writable(self) -> None:
+        self.last_active_s = self._server.clock.monotonic()
+        self._write_queue()
+        if not self.is_closed:
+            self._pause_or_resume()
+
+    def _write_queue(self) -> None:
+        """Send from the head of the queue for one turn: until the socket is full or a file part has gone out."""
+        queue = self._queue
+        try:
+            while queue:
+                if isinstance(queue[0], IN_MEMORY):
+                    is_done = self._write_buffers()
+                else:
+                    is_done = self._write_file_part()
+                if not is_done:
+                    break
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError as error:
+            self.close(str(error))
+            return
+        if queue and not self._is_watching_writable:
+            self._is_watching_writable = True
+            self.stream.watch_writable(self._on_writable)
+        elif not queue and self._is_watching_writable:
+            self._is_watching_writable = False
+            self.stream.unwatch_writable()
+
+    def _write_buffers(self) -> bool:
+        """Send the leading buffers with one call; True when all of them went."""
+        queue = self._queue
+        buffers: list[Buffer] = []
+        total = 0
+        for item in queue:
+            if not isinstance(item, IN_MEMORY) or len(buffers) == SENDMSG_BUFFERS_MAX:
+                break
+            buffers.append(item)
+            total += len(item)
+            if total >= SENDMSG_BYTES_MAX:
+                break
+        sent = self.stream.sendmsg(buffers)
+        self._server.metrics.bytes_out += sent
+        self._held_bytes -= sent
+        left = sent
+        while left:
+            head = queue[0]
+            if left < len(head):
+                queue[0] = memoryview(head)[left:]
+                break
+            left -= len(head)
+            queue.popleft()
+        return sent == total
+
+    def _write_file_part(self) -> bool:
+        """Send a stretch of the file part at the head of the queue; True when it went out whole."""
+        queue = self._queue
+        part = queue[0]
+        if type(part) is not _Sending:
+            part = queue[0] = _Sending(part)
+        sent = self.stream.sendfile(part.file, part.position, min(part.left, SENDFILE_BYTES_MAX))
+        if not sent:
+            raise OSError(f"{part.file.path} ends before the answer does")
+        self._server.metrics.bytes_out += sent
+        part.position += sent
+        part.left -= sent
+        if part.left:
+            return False
+        queue.popleft()
+        return True
+
+    # ---- end --------------------------------------------------------------------------------------------------
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing of it is under way: the idle time-out may end it."""
+        return not self._slots and not self._queue
+
+    def close(self, reason: str | None) -> None:
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if reason:
+            log.info("closing the connection of %s:%s: %s", *self.stream.peer[:2], reason)
+        self.stream.close()
+        self._partial = None
+        self._queue.clear()
+        self._out.clear()
+        for slot in self._slots:
+            if slot.on_cancel is not None and not slot.is_filled:
+                slot.on_cancel()
+        self._slots.clear()
+        self._server.on_connection_closed(self)
+
+
+def _buffer_bytes(frame_bytes: int, arrived_bytes: int) -> int:
+    return min(frame_bytes, max(PRIVATE_BUFFER_BYTES_MIN, arrived_bytes * PRIVATE_BUFFER_GROWTH))
+
+
+class _Sending:
+    """A file part on its way out."""
+
+    __slots__ = ("file", "left", "position")
+
+    def __init__(self, part: FilePart) -> None:
+        self.file = part.file
+        self.position = part.position
+        self.left = part.length

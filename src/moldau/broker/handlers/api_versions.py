@@ -1,0 +1,47 @@
+"""ApiVersions (18): what this broker serves.
+
+A request of a version that is not served gets a v0 body with UNSUPPORTED_VERSION and the versions of ApiVersions
+itself (`request` is None then). From v3 on the client names its software, which must look like a name (KIP-511).
+"""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import Any
+
+from moldau.base.errors import ErrorCode
+
+API_KEY = 18
+VERSIONS = (0, 4)
+
+SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+SOFTWARE_SINCE_VERSION = 3
+
+
+def handle(broker: Any, context: Any, request: Any) -> object:
+    if request is None:
+        return _answer(ErrorCode.unsupported_version, [broker.routes[API_KEY]])
+    if context.version >= SOFTWARE_SINCE_VERSION:
+        software = (request.client_software_name, request.client_software_version)
+        if not all(SOFTWARE_NAME.fullmatch(text) for text in software):
+            return _answer(ErrorCode.invalid_request, [])
+        context.connection.client_software = software
+    return _answer(ErrorCode.none, broker.routes.values())
+
+
+def _answer(error: ErrorCode, routes: Any) -> object:
+    return SimpleNamespace(
+        error_code=error,
+        api_keys=tuple(
+            SimpleNamespace(
+                api_key=route.api_key, min_version=route.advertised_min_version, max_version=route.max_version
+            )
+            for route in routes
+        ),
+        throttle_time=0,
+        supported_features=(),
+        finalized_features_epoch=-1,
+        finalized_features=(),
+        zk_migration_ready=False,
+    )

@@ -1,0 +1,50 @@
+"""DescribeProducers (61): the producers that a partition's leader remembers (KIP-664)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from moldau.base.errors import ErrorCode, KafkaError
+
+API_KEY = 61
+VERSIONS = (0, 0)
+
+
+def handle(broker: Any, context: Any, request: Any) -> object:
+    return SimpleNamespace(
+        throttle_time=0,
+        topics=tuple(
+            SimpleNamespace(
+                name=topic.name,
+                partitions=tuple(_describe(broker, topic.name, index) for index in topic.partition_indexes),
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+def _describe(broker: Any, topic: str, index: int) -> object:
+    try:
+        partition = broker.partition(topic, index)
+        error = partition.check_readable()
+    except KafkaError as reason:
+        error = reason.code
+    if error:
+        return SimpleNamespace(partition_index=index, error_code=error, error_message=None, active_producers=())
+    return SimpleNamespace(
+        partition_index=index,
+        error_code=ErrorCode.none,
+        error_message=None,
+        active_producers=tuple(
+            SimpleNamespace(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.last_timestamp_ms,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.current_txn_first_offset,
+            )
+            for producer in partition.log.producers()
+        ),
+    )

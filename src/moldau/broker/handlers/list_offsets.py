@@ -1,0 +1,78 @@
+"""ListOffsets (2): offsets by position in the log (earliest, latest) or by time.
+
+Special timestamps: -1 latest, -2 earliest, -3 the record with the largest timestamp (v7), -4 earliest on this broker's
+disk (v8), -5 latest in tiered storage (v9), -6 earliest not yet tiered (v11). There is no tiered storage: -4 is -2, and
+-5 and -6 find nothing. What lies at or above the high watermark (with read_committed: the last stable offset) is not found.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from moldau.base.errors import ErrorCode, KafkaError
+from moldau.replication.partition import Partition
+
+API_KEY = 2
+VERSIONS = (1, 11)
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+READ_COMMITTED = 1
+UNKNOWN = -1
+
+
+async def handle(broker: Any, context: Any, request: Any) -> object:
+    seen: set[tuple[str, int]] = set()
+    repeated: set[tuple[str, int]] = set()
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            key = (topic.name, wanted.partition_index)
+            (repeated if key in seen else seen).add(key)
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for wanted in topic.partitions:
+            key = (topic.name, wanted.partition_index)
+            if key in repeated:
+                answers.append(_answer(wanted.partition_index, ErrorCode.invalid_request))
+                continue
+            try:
+                answers.append(await _find(broker, context, request, key, wanted))
+            except KafkaError as error:
+                answers.append(_answer(wanted.partition_index, error.code))
+        topics.append(SimpleNamespace(name=topic.name, partitions=tuple(answers)))
+    return SimpleNamespace(throttle_time=0, topics=tuple(topics))
+
+
+async def _find(broker: Any, context: Any, request: Any, key: tuple[str, int], wanted: Any) -> object:
+    index = wanted.partition_index
+    timestamp: int = wanted.timestamp
+    if timestamp < EARLIEST_PENDING_UPLOAD or SINCE_VERSION.get(timestamp, 0) > context.version:
+        return _answer(index, ErrorCode.unsupported_version)
+    partition: Partition = broker.partition(*key)
+    error = partition.check_readable(getattr(wanted, "current_leader_epoch", -1))
+    if error:
+        return _answer(index, error)
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return _answer(index, ErrorCode.none)
+    is_committed_only = getattr(request, "isolation_level", 0) == READ_COMMITTED
+    readable = partition.last_stable_offset if is_committed_only else partition.high_watermark
+    if timestamp == LATEST:
+        return _answer(index, ErrorCode.none, readable, leader_epoch=partition.leader_epoch)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        start = partition.log.log_start_offset
+        return _answer(index, ErrorCode.none, start, leader_epoch=partition.log.epoch_of(start))
+    log = partition.log
+    found = await (log.find_max_timestamp() if timestamp == MAX_TIMESTAMP else log.find_timestamp(timestamp))
+    if found is None or found.offset >= readable:
+        return _answer(index, ErrorCode.none)
+    return _answer(index, ErrorCode.none, found.offset, found.timestamp_ms, found.leader_epoch)
+
+
+def _answer(
+    index: int, error: ErrorCode, offset: int = UNKNOWN, timestamp: int = UNKNOWN, leader_epoch: int = UNKNOWN
+) -> object:
+    return SimpleNamespace(
+        partition_index=index, error_code=error, timestamp=timestamp, offset=offset, leader_epoch=leader_epoch
+    )

@@ -1,0 +1,133 @@
+"""Answers that wait, parked as data: long polls of Fetch, with their deadlines and what would complete them.
+
+One timer serves all deadlines. An append only notes which partition grew; the waiting fetches are answered in a later
+turn of the loop, a bounded number in each, so that the producer gets its own answer first.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from moldau.base.limits import WAKEUPS_PER_TURN
+from moldau.runtime.ports import Clock, Tasks, Timer
+
+
+class Watched(Protocol):
+    """A partition, as far as a waiting fetch is concerned."""
+
+    watchers: dict[LongPoll, None]
+
+
+class LongPoll:
+    """A fetch that waits for `missing_bytes` more in its partitions, or for its deadline."""
+
+    __slots__ = ("complete", "deadline_s", "is_done", "missing_bytes", "partitions")
+
+    def __init__(
+        self,
+        complete: Callable[[], None],
+        deadline_s: float,
+        missing_bytes: int,
+        partitions: Sequence[Watched],
+    ) -> None:
+        self.complete = complete
+        self.deadline_s = deadline_s
+        self.missing_bytes = missing_bytes
+        self.partitions = partitions
+        self.is_done = False
+
+
+class LongPolls:
+    def __init__(self, tasks: Tasks, clock: Clock) -> None:
+        self._tasks = tasks
+        self._clock = clock
+        self._deadlines: list[tuple[float, int, LongPoll]] = []
+        self._sequence = 0
+        self._timer: Timer | None = None
+        self._timer_due_s = 0.0
+        self._woken: deque[LongPoll] = deque()
+        self._is_waking = False
+        self.count = 0
+
+    def park(self, poll: LongPoll) -> None:
+        for partition in poll.partitions:
+            partition.watchers[poll] = None
+        self.count += 1
+        self._sequence += 1
+        heapq.heappush(self._deadlines, (poll.deadline_s, self._sequence, poll))
+        if self._timer is None or poll.deadline_s < self._timer_due_s:
+            self._set_timer(poll.deadline_s)
+        if len(self._deadlines) > 64 and len(self._deadlines) > 4 * self.count:
+            self._forget_done()
+
+    def cancel(self, poll: LongPoll) -> None:
+        """Its client is gone."""
+        self._finish(poll)
+
+    def on_growth(self, partition: Watched, added_bytes: int) -> None:
+        """A partition has more to read: note who has waited long enough, answer them in a later turn."""
+        for poll in partition.watchers:
+            poll.missing_bytes -= added_bytes
+            if poll.missing_bytes <= 0 and not poll.is_done:
+                self._woken.append(poll)
+        self._schedule_wake()
+
+    def on_change(self, partition: Watched) -> None:
+        """A partition went away or changed its leader: whoever waits on it must look again."""
+        self._woken.extend(partition.watchers)
+        self._schedule_wake()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._deadlines.clear()
+        self._woken.clear()
+
+    def _schedule_wake(self) -> None:
+        if self._woken and not self._is_waking:
+            self._is_waking = True
+            self._tasks.call_soon(self._wake)
+
+    def _wake(self) -> None:
+        self._is_waking = False
+        woken = self._woken
+        for _ in range(min(WAKEUPS_PER_TURN, len(woken))):
+            poll = woken.popleft()
+            if self._finish(poll):
+                poll.complete()
+        self._schedule_wake()
+
+    def _finish(self, poll: LongPoll) -> bool:
+        if poll.is_done:
+            return False
+        poll.is_done = True
+        self.count -= 1
+        for partition in poll.partitions:
+            partition.watchers.pop(poll, None)
+        return True
+
+    def _set_timer(self, due_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due_s = due_s
+        self._timer = self._tasks.call_later(max(0.0, due_s - self._clock.monotonic()), self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        deadlines = self._deadlines
+        now_s = self._clock.monotonic()
+        while deadlines and (deadlines[0][0] <= now_s or deadlines[0][2].is_done):
+            poll = heapq.heappop(deadlines)[2]
+            if self._finish(poll):
+                poll.complete()
+        if deadlines:
+            self._set_timer(deadlines[0][0])
+
+    def _forget_done(self) -> None:
+        """Completed polls leave their deadline behind; drop those before they outnumber the living."""
+        self._deadlines = [entry for entry in self._deadlines if not entry[2].is_done]
+        heapq.heapify(self._deadlines)

@@ -1,0 +1,122 @@
+"""The listeners of a broker and the connections behind them: accepting, counting, idle time-outs.
+
+`max.connections` holds back, as Kafka does: a connection beyond it is accepted and left unserved until another ends.
+`max.connections.per.ip` refuses. A connection on which nothing happened for `connections.max.idle.ms` is closed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from moldau.base.limits import CONNECTIONS_WAITING_MAX, RECEIVE_BUFFER_BYTES
+from moldau.broker.connection import Answer, Connection
+from moldau.broker.metrics import Metrics
+from moldau.runtime.ports import Listener, Runtime, Stream, Timer
+
+log = logging.getLogger(__name__)
+
+IDLE_SWEEPS_PER_TIMEOUT = 4
+
+
+class Server:
+    def __init__(
+        self,
+        runtime: Runtime,
+        metrics: Metrics,
+        dispatch: Callable[..., Answer | None],
+        on_failure: Callable[[BaseException], None],
+        *,
+        frame_bytes_max: int,
+        connections_max: int,
+        connections_per_ip_max: int,
+        idle_ms_max: int,
+    ) -> None:
+        self.clock = runtime.clock
+        self.tasks = runtime.tasks
+        self.metrics = metrics
+        self.fail = on_failure
+        self.frame_bytes_max = frame_bytes_max
+        self.receive_buffer = bytearray(RECEIVE_BUFFER_BYTES)
+        self.receive_view = memoryview(self.receive_buffer)
+        self.connections: dict[Connection, None] = {}  # in the order of arrival
+        self._net = runtime.net
+        self._dispatch = dispatch
+        self._connections_max = connections_max
+        self._per_ip_max = connections_per_ip_max
+        self._per_ip: dict[str, int] = {}
+        self._waiting: deque[tuple[Stream, str]] = deque()
+        self._idle_s_max = idle_ms_max / 1000
+        self._listeners: list[Listener] = []
+        self._sweep: Timer | None = None
+        self._is_closing = False
+
+    def listen(self, name: str, host: str, port: int) -> Listener:
+        listener = self._net.listen(host, port, lambda stream: self._accept(stream, name))
+        self._listeners.append(listener)
+        if self._sweep is None and self._idle_s_max > 0:
+            self._schedule_sweep()
+        return listener
+
+    def _accept(self, stream: Stream, listener_name: str) -> None:
+        ip = stream.peer[0]
+        if self._per_ip.get(ip, 0) >= self._per_ip_max:
+            log.warning("refusing a connection of %s: max.connections.per.ip=%d is reached", ip, self._per_ip_max)
+            stream.close()
+        elif len(self.connections) < self._connections_max:
+            self._open(stream, listener_name)
+        elif len(self._waiting) < CONNECTIONS_WAITING_MAX:
+            self.metrics.connections_held_back += 1
+            self._waiting.append((stream, listener_name))
+        else:
+            stream.close()
+
+    def _open(self, stream: Stream, listener_name: str) -> None:
+        ip = stream.peer[0]
+        self._per_ip[ip] = self._per_ip.get(ip, 0) + 1
+        self.metrics.connections_opened += 1
+        self.connections[Connection(self, stream, listener_name, self._dispatch)] = None
+
+    def on_connection_closed(self, connection: Connection) -> None:
+        if self.connections.pop(connection, self) is self:
+            return
+        ip = connection.stream.peer[0]
+        left = self._per_ip[ip] - 1
+        if left:
+            self._per_ip[ip] = left
+        else:
+            del self._per_ip[ip]
+        self.metrics.connections_closed += 1
+        if self._waiting and not self._is_closing:
+            self.tasks.call_soon(self._admit_waiting)
+
+    def _admit_waiting(self) -> None:
+        while self._waiting and len(self.connections) < self._connections_max and not self._is_closing:
+            self._open(*self._waiting.popleft())
+
+    def _schedule_sweep(self, *_: Any) -> None:
+        self._sweep = self.tasks.call_later(self._idle_s_max / IDLE_SWEEPS_PER_TIMEOUT, self._sweep_idle)
+
+    def _sweep_idle(self) -> None:
+        oldest = self.clock.monotonic() - self._idle_s_max
+        for connection in [c for c in self.connections if c.last_active_s < oldest and c.is_idle]:
+            connection.close("idle for connections.max.idle.ms")
+        self._schedule_sweep()
+
+    def stop_listening(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
+
+    def close(self) -> None:
+        self._is_closing = True
+        self.stop_listening()
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for stream, _ in self._waiting:
+            stream.close()
+        self._waiting.clear()
+        for connection in list(self.connections):
+            connection.close(None)

@@ -1,0 +1,194 @@
+"""Incremental fetch sessions (KIP-227, with topic ids of KIP-516): what a reader asked for, remembered between fetches.
+
+A session holds the reader's partitions in the order in which they are to be read; a partition that gave data moves to
+the end, so that none starves. An incremental answer leaves out partitions with nothing new. The number of sessions is
+bounded (`max.incremental.fetch.session.cache.slots`): a new one may push out one that has not been used for two minutes,
+else the reader gets no session and sends full requests.
+
+Pure: no I/O; time is passed in.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from moldau.base.errors import ErrorCode
+from moldau.runtime.ports import Random
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+EPOCH_MAX = 2**31 - 1
+EVICTION_S = 120.0
+NEVER_SENT = -1
+
+TOPIC_IDS_SINCE_VERSION = 13
+
+
+class FetchedPartition:
+    """One partition as a reader wants it, and what the last answer told about it."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "index",
+        "last_fetched_epoch",
+        "max_bytes",
+        "sent_high_watermark",
+        "sent_log_start_offset",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, topic: str | None, topic_id: uuid.UUID | None, index: int) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.sent_high_watermark = NEVER_SENT
+        self.sent_log_start_offset = NEVER_SENT
+
+    def update(self, wanted: Any) -> None:
+        self.fetch_offset: int = wanted.fetch_offset
+        self.max_bytes: int = wanted.partition_max_bytes
+        self.current_leader_epoch: int = getattr(wanted, "current_leader_epoch", -1)
+        self.last_fetched_epoch: int = getattr(wanted, "last_fetched_epoch", -1)
+
+    def has_news(self, error: int, records_bytes: int, high_watermark: int, log_start_offset: int) -> bool:
+        """Whether an incremental answer must mention this partition; notes what it will say."""
+        if error:
+            self.sent_high_watermark = NEVER_SENT  # mention it again once it is well
+            return True
+        is_new = (
+            records_bytes > 0
+            or high_watermark != self.sent_high_watermark
+            or log_start_offset != self.sent_log_start_offset
+        )
+        self.sent_high_watermark = high_watermark
+        self.sent_log_start_offset = log_start_offset
+        return is_new
+
+
+Key = tuple[object, int]
+
+
+@dataclass(slots=True)
+class FetchSession:
+    id: int
+    uses_topic_ids: bool
+    partitions: dict[Key, FetchedPartition]
+    epoch: int
+    last_used_s: float
+
+
+@dataclass(slots=True)
+class FetchContext:
+    """What one fetch request reads. `session` is None for a full fetch that keeps no session."""
+
+    partitions: list[FetchedPartition]
+    session: FetchSession | None = None
+    is_incremental: bool = False
+    wants_session: bool = False
+    error: ErrorCode = ErrorCode.none
+
+
+class FetchSessions:
+    def __init__(self, random: Random, slots: int) -> None:
+        self._random = random
+        self._slots = slots
+        self._sessions: dict[int, FetchSession] = {}  # least recently used first
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        return sum(len(session.partitions) for session in self._sessions.values())
+
+    def open(self, request: Any, version: int, now_s: float) -> FetchContext:
+        session_id: int = getattr(request, "session_id", NO_SESSION)
+        epoch: int = getattr(request, "session_epoch", FINAL_EPOCH)
+        if session_id != NO_SESSION and epoch > INITIAL_EPOCH:
+            return self._continue(request, version, session_id, epoch, now_s)
+        if session_id != NO_SESSION:
+            self._sessions.pop(session_id, None)
+        partitions: dict[Key, FetchedPartition] = {}
+        _merge(partitions, request.topics)
+        return FetchContext(list(partitions.values()), wants_session=epoch == INITIAL_EPOCH)
+
+    def _continue(self, request: Any, version: int, session_id: int, epoch: int, now_s: float) -> FetchContext:
+        session = self._sessions.pop(session_id, None)
+        if session is None:
+            return FetchContext([], error=ErrorCode.fetch_session_id_not_found)
+        self._sessions[session_id] = session  # now the most recently used
+        if session.epoch != epoch:
+            return FetchContext([], error=ErrorCode.invalid_fetch_session_epoch)
+        if session.uses_topic_ids != (version >= TOPIC_IDS_SINCE_VERSION):
+            return FetchContext([], error=ErrorCode.fetch_session_topic_id_error)
+        session.last_used_s = now_s
+        for forgotten in request.forgotten_topics_data:
+            for index in forgotten.partitions:
+                session.partitions.pop((_topic_key(forgotten), index), None)
+        _merge(session.partitions, request.topics)
+        if not session.partitions:
+            del self._sessions[session_id]
+            return FetchContext([])
+        session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
+        return FetchContext(list(session.partitions.values()), session, is_incremental=True)
+
+    def keep(self, context: FetchContext, version: int, now_s: float) -> int:
+        """Make the session that a full fetch asked for; returns its id, or 0 where there is no room."""
+        if not context.wants_session or not context.partitions or not self._make_room(now_s):
+            return NO_SESSION
+        session_id = NO_SESSION
+        while session_id == NO_SESSION or session_id in self._sessions:
+            session_id = self._random.randrange(EPOCH_MAX - 1) + 1
+        uses_topic_ids = version >= TOPIC_IDS_SINCE_VERSION
+        partitions: dict[Key, FetchedPartition] = {
+            (partition.topic_id if uses_topic_ids else partition.topic, partition.index): partition
+            for partition in context.partitions
+        }
+        session = FetchSession(session_id, uses_topic_ids, partitions, INITIAL_EPOCH + 1, now_s)
+        self._sessions[session_id] = session
+        context.session = session
+        return session_id
+
+    def _make_room(self, now_s: float) -> bool:
+        if self._slots <= 0:
+            return False
+        if len(self._sessions) < self._slots:
+            return True
+        oldest = next(iter(self._sessions.values()))
+        if now_s - oldest.last_used_s < EVICTION_S:
+            return False
+        del self._sessions[oldest.id]
+        return True
+
+
+def rotate(session: FetchSession, served: Iterable[FetchedPartition]) -> None:
+    """Partitions that just gave data are read last next time."""
+    partitions = session.partitions
+    for partition in served:
+        key = (partition.topic_id if session.uses_topic_ids else partition.topic, partition.index)
+        if partitions.pop(key, None) is not None:
+            partitions[key] = partition
+
+
+def _topic_key(topic: Any) -> object:
+    return topic.topic_id if hasattr(topic, "topic_id") else topic.topic
+
+
+def _merge(partitions: dict[Key, FetchedPartition], topics: Iterable[Any]) -> None:
+    for topic in topics:
+        topic_key = _topic_key(topic)
+        for wanted in topic.partitions:
+            key = (topic_key, wanted.partition)
+            partition = partitions.get(key)
+            if partition is None:
+                name = getattr(topic, "topic", None)
+                partition = partitions[key] = FetchedPartition(
+                    name, getattr(topic, "topic_id", None), wanted.partition
+                )
+            partition.update(wanted)

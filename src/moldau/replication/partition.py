@@ -1,0 +1,81 @@
+"""A partition as this broker holds it: its log, who leads it, who is in sync, and how far readers may see.
+
+The high watermark is the offset below which every in-sync replica has the log. With one replica that is what this
+broker has appended, and, where the topic's flush policy makes the producer wait for the disk, what has been flushed:
+a reader never sees a record that a crash could still take back from an acknowledged-after-flush topic.
+It never moves back.
+
+Readers with read_committed see up to the last stable offset, the log's first open transaction.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moldau.base.errors import ErrorCode
+from moldau.base.ids import TopicPartition
+from moldau.log.log import Log
+from moldau.metadata.image import PartitionState
+
+NO_EPOCH = -1
+
+
+class Partition:
+    __slots__ = (
+        "high_watermark",
+        "is_offline",
+        "log",
+        "node_id",
+        "state",
+        "topic_id",
+        "topic_partition",
+        "watchers",
+    )
+
+    def __init__(self, node_id: int, state: PartitionState, log: Log) -> None:
+        self.node_id = node_id
+        self.topic_partition: TopicPartition = log.topic_partition
+        self.topic_id = log.topic_id
+        self.log = log
+        self.state = state
+        self.is_offline = False
+        self.high_watermark = log.next_offset
+        self.watchers: dict[Any, None] = {}
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.state.leader_epoch
+
+    @property
+    def is_leader(self) -> bool:
+        return self.state.leader == self.node_id
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self.high_watermark
+
+    def advance_high_watermark(self, next_offset: int) -> None:
+        """Everything below `next_offset` is on every in-sync replica, and as durable as the topic asks."""
+        if next_offset > self.high_watermark:
+            self.high_watermark = next_offset
+
+    def check_epoch(self, claimed_epoch: int) -> ErrorCode:
+        """What a client's idea of the leader epoch deserves (KIP-320); it may have none."""
+        if claimed_epoch in (NO_EPOCH, self.state.leader_epoch):
+            return ErrorCode.none
+        if claimed_epoch < self.state.leader_epoch:
+            return ErrorCode.fenced_leader_epoch
+        return ErrorCode.unknown_leader_epoch
+
+    def check_readable(self, claimed_epoch: int = NO_EPOCH) -> ErrorCode:
+        """Whether this broker may answer for the partition now."""
+        if self.is_offline:
+            return ErrorCode.kafka_storage_error
+        if not self.is_leader:
+            return ErrorCode.not_leader_or_follower
+        return self.check_epoch(claimed_epoch)
+
+    def has_enough_in_sync(self) -> bool:
+        """min.insync.replicas, which can ask for no more than there are replicas."""
+        wanted = min(self.log.config.min_insync_replicas, len(self.state.replicas))
+        return len(self.state.isr) >= wanted

@@ -1,13 +1,14 @@
 """The world as ports: everything that is not a pure computation comes in through one of these.
 
-`runtime.real` implements them over the operating system, `sim` over a seeded world with virtual time. One contract
-suite (tests/contract) runs over both. No module outside `runtime.real` and the edges (cli, testing, bench) reads a
-clock, draws a random number, opens a file or a socket, or starts a thread.
+`runtime.real` implements them over the operating system, `sim` over a seeded world with virtual time. One
+contract suite (tests/contract) runs over both. No module outside `runtime.real` and the edges (cli, testing,
+bench) reads a clock, draws a random number, opens a file or a socket, or starts a thread.
 
 Rules that hold for every implementation:
 - All of it is used from the loop's thread, except what is handed to `Tasks.in_thread`.
 - Operating errors are `OSError`s with a true `errno` (ENOSPC, EIO, ECONNRESET, ...).
-- `BlockingIOError` means "not now": a socket that is not ready, a page that is not cached, a lock that is held.
+- `BlockingIOError` means "not now": a socket that is not ready, a page that is not cached, a lock that is
+  held.
 """
 
 from __future__ import annotations
@@ -66,7 +67,11 @@ class Tasks(Protocol):
 
 
 class File(Protocol):
-    """One file, by position. It is opened at first use and may be closed behind the scenes when too many are open."""
+    """One file, by position. It is opened at first use and may be closed behind the scenes when too many are
+    open.
+
+    So whoever renames or removes a file closes it first, and opens it again under its new name.
+    """
 
     path: str
 
@@ -78,8 +83,12 @@ class File(Protocol):
         """Up to `length` bytes, fewer at the end of the file. May block on the disk."""
         ...
 
-    def pread_nowait(self, length: int, position: int) -> bytes:
-        """Like `pread`, but BlockingIOError where a page is not cached. Fewer bytes only at the end of the file."""
+    def pread_nowait(self, length: int, position: int) -> bytes | bytearray:
+        """Like `pread`, but BlockingIOError where a page is not cached. Fewer bytes only at the end of the
+        file.
+
+        A bytearray where that saves a copy: preadv fills a buffer that exists.
+        """
         ...
 
     def is_cached(self, position: int, length: int) -> bool:
@@ -105,7 +114,8 @@ class FileLock(Protocol):
 
 
 class Disk(Protocol):
-    """Folders and files. `write_atomic` is the only way to change a small file that must never be seen half-written."""
+    """Folders and files. `write_atomic` is the only way to change a small file that must never be seen
+    half-written."""
 
     def open(self, path: str, *, create: bool = False) -> File:
         """A file for reading and writing; FileNotFoundError where it is absent and not to be created."""
@@ -132,7 +142,8 @@ class Disk(Protocol):
     def read(self, path: str) -> bytes: ...
 
     def write_atomic(self, path: str, data: bytes) -> None:
-        """Replace a whole file: temporary file, fsync, rename, fsync of the folder. All or nothing after a crash."""
+        """Replace a whole file: temporary file, fsync, rename, fsync of the folder. All or nothing after a
+        crash."""
         ...
 
     def sync_folder(self, folder: str) -> None: ...
@@ -145,7 +156,11 @@ class Disk(Protocol):
 
 
 class Stream(Protocol):
-    """One connected byte stream, non-blocking. `recv_into`, `send` and `sendmsg` are the socket's own."""
+    """One connected byte stream, non-blocking. `recv_into`, `send` and `sendmsg` are the socket's own.
+
+    Sending takes as many bytes as there is room for, which may be fewer than offered; BlockingIOError when
+    there is no room. A connection that the other side has reset raises ConnectionError.
+    """
 
     local: Address
     peer: Address
@@ -163,13 +178,29 @@ class Stream(Protocol):
         """Send several buffers with one call; returns the bytes taken."""
         ...
 
-    def sendfile(self, file: File, position: int, length: int) -> int:
-        """Send from a file without passing the bytes through the process, where the system can."""
+    def send_more(self, data: Buffer) -> int:
+        """Like `send`, when more follows at once: the system may hold it back to fill a packet."""
         ...
 
-    def watch_readable(self, callback: Callable[[], object]) -> None: ...
+    def sendfile(self, file: File, position: int, length: int) -> int:
+        """Send from a file without passing the bytes through the process, where the system can.
+
+        Returns the bytes taken; 0 only at the end of the file.
+        """
+        ...
+
+    def watch_readable(self, callback: Callable[[], object]) -> None:
+        """Call back on the loop, again and again, while there is something to receive (or the end of the
+        stream)."""
+        ...
+
     def unwatch_readable(self) -> None: ...
-    def watch_writable(self, callback: Callable[[], object]) -> None: ...
+
+    def watch_writable(self, callback: Callable[[], object]) -> None:
+        """Call back on the loop, again and again, while there is room to send (or the connection is
+        broken)."""
+        ...
+
     def unwatch_writable(self) -> None: ...
     def close(self) -> None:
         """Stops watching and closes; twice is once."""
@@ -184,10 +215,14 @@ class Listener(Protocol):
 
 class Net(Protocol):
     def listen(self, host: str, port: int, accept: Callable[[Stream], None]) -> Listener:
-        """Serve a port (0: any free one). OSError with EADDRINUSE, EADDRNOTAVAIL, EACCES says what is wrong."""
+        """Serve a port (0: any free one; host "": every interface). OSError with EADDRINUSE, EADDRNOTAVAIL,
+        EACCES says what is wrong."""
         ...
 
-    async def connect(self, host: str, port: int, *, timeout_s: float) -> Stream: ...
+    async def connect(self, host: str, port: int, *, timeout_s: float) -> Stream:
+        """Connect to a name or address. ConnectionRefusedError where nobody listens, TimeoutError when it
+        takes too long, OSError with EHOSTUNREACH where the name is not known."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

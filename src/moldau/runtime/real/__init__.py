@@ -1,0 +1,76 @@
+"""The ports over the operating system: the one place that touches clocks, entropy, files, sockets and
+threads.
+
+`run(main)` is how a process starts: it makes the loop and the runtime, runs `main(runtime)` to its end, and
+leaves nothing behind. Code that has a loop of its own calls `real_runtime()` on that loop's thread and
+`close_runtime()` at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from moldau.runtime.ports import Runtime
+from moldau.runtime.real.clock import RealClock
+from moldau.runtime.real.disk import RealDisk
+from moldau.runtime.real.features import Features
+from moldau.runtime.real.net import RealNet
+from moldau.runtime.real.random import RealRandom
+from moldau.runtime.real.tasks import RealTasks
+
+__all__ = ["close_runtime", "new_event_loop", "real_runtime", "run"]
+
+T = TypeVar("T")
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop where it is installed. Never Windows' proactor: it cannot watch sockets for readiness."""
+    if Features.detect().uvloop:
+        import uvloop
+
+        loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+        return loop
+    return asyncio.SelectorEventLoop()
+
+
+def real_runtime(
+    loop: asyncio.AbstractEventLoop | None = None, *, features: Features | None = None
+) -> Runtime:
+    """The ports over `loop`, or over the running one. Call it on the thread that runs the loop."""
+    loop = loop or asyncio.get_running_loop()
+    features = features or Features.detect()
+    return Runtime(
+        clock=RealClock(),
+        random=RealRandom(),
+        tasks=RealTasks(loop),
+        net=RealNet(loop, features),
+        disk=RealDisk(features),
+    )
+
+
+def close_runtime(runtime: Runtime) -> None:
+    """End the runtime's threads and close its files. Tasks and connections are their owners' to end
+    before."""
+    if isinstance(runtime.tasks, RealTasks):
+        runtime.tasks.close()
+    if isinstance(runtime.disk, RealDisk):
+        runtime.disk.close()
+
+
+def run(main: Callable[[Runtime], Coroutine[Any, Any, T]]) -> T:
+    """Run a process's main coroutine on a new loop; its result, or KeyboardInterrupt after Ctrl-C."""
+
+    async def whole() -> T:
+        runtime = real_runtime()
+        try:
+            return await main(runtime)
+        finally:
+            if isinstance(runtime.tasks, RealTasks):
+                for task in runtime.tasks.cancel_all():
+                    await asyncio.wait((task,))
+            close_runtime(runtime)
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(whole())

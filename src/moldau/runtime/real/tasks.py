@@ -1,0 +1,55 @@
+"""The asyncio loop and one bounded pool of threads.
+
+Guarantees: a spawned task is kept alive until it is done, and its failure is logged when nobody waits for it;
+at most `threads_max` pieces of blocking work run at once, further ones wait in the order in which they came.
+The queue of waiting work has no bound of its own: callers keep one piece under way each (one sync per log,
+one cold read per connection).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from moldau.runtime.ports import Timer
+from moldau.runtime.supervision import Spawner, log_if_unseen
+
+T = TypeVar("T")
+
+THREADS_MAX = 8
+"""Blocking work is fsync and cold reads: a disk gains nothing from more of them at once, memory does lose."""
+
+
+class RealTasks:
+    __slots__ = ("_executor", "_loop", "_spawner", "call_later", "call_soon")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, threads_max: int = THREADS_MAX) -> None:
+        self._loop = loop
+        self._spawner = Spawner(loop)
+        self._executor = ThreadPoolExecutor(threads_max, thread_name_prefix="moldau-io")
+        self.call_soon: Callable[..., object] = loop.call_soon
+        self.call_later: Callable[..., Timer] = loop.call_later
+
+    def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
+        return self._spawner.spawn(work, name=name)
+
+    def in_thread(self, work: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+        future = self._loop.run_in_executor(self._executor, work, *args)
+        future.add_done_callback(self._report)
+        return future
+
+    async def sleep(self, delay_s: float) -> None:
+        await asyncio.sleep(delay_s)
+
+    def cancel_all(self) -> list[asyncio.Task[Any]]:
+        return self._spawner.cancel_all()
+
+    def close(self) -> None:
+        """End the threads: work under way is finished, work that has not begun is dropped."""
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def _report(self, future: asyncio.Future[Any]) -> None:
+        if not future.cancelled() and not self._loop.is_closed():
+            self._loop.call_soon(log_if_unseen, future)

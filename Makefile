@@ -4,22 +4,35 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
 PORT ?= 9092
+WORKERS ?= 2
+PYTEST := $(BIN)/pytest -q
+COMPILE := $(BIN)/pip-compile -q --strip-extras --generate-hashes --allow-unsafe \
+  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 .DEFAULT_GOAL := help
-.PHONY: help setup up test quick lint bench dist lock clean docs fallbacks
+.PHONY: help setup up test quick fallbacks lint docs bench bench-quick golden dist lock interop-setup clean
 
 help:  ## show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): requirements/dev.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --require-hashes -r requirements/dev.lock
-	$(BIN)/python -m pip install -q --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
 setup: $(STAMP)  ## make .venv with Moldau and its tools
 
-up: setup  ## run a broker on localhost:9092 until Ctrl-C
-	$(BIN)/moldau up --port $(PORT)
+up: setup  ## run a broker on localhost:9092 (PORT=...) until Ctrl-C
+	@$(BIN)/moldau up --port $(PORT)
+
+test: lint interop-setup  ## lint, types, import contracts, all tests that end within 20 minutes on 2 cores
+	$(PYTEST) -n $(WORKERS) --dist loadgroup tests
+
+quick: setup  ## the tests that end within 90 seconds
+	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not slow and not interop" tests
+
+fallbacks: setup  ## the quick tests once more, without uvloop, sendfile and RWF_NOWAIT
+	MOLDAU_FALLBACKS=1 $(PYTEST) -n $(WORKERS) --dist loadgroup -m "not slow and not interop" tests
 
 lint: setup  ## lint, types, import contracts
 	$(BIN)/ruff check src tests
@@ -27,8 +40,28 @@ lint: setup  ## lint, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: setup  ## write the generated pages anew
+	$(BIN)/python -m moldau.config > docs/configuration.md
+	$(BIN)/python -m moldau.broker > docs/protocol-support.md
+
+interop-setup: setup  ## install what only the interop tests need, where this user may (kcat, Java, Maven)
+	@$(BIN)/python -m moldau.bench.setup
+
+bench: setup interop-setup  ## Moldau and Apache Kafka side by side; writes docs/benchmarks.md
+	$(BIN)/python -m moldau.bench
+
+bench-quick: setup interop-setup  ## the same in a few minutes, printed only
+	$(BIN)/python -m moldau.bench --quick
+
+golden: setup  ## capture requests and answers from an Apache Kafka started for it
+	$(BIN)/python tests/golden/capture.py
+
+dist: setup  ## build a wheel into dist/
+	$(BIN)/python -m build --no-isolation --wheel
+
 lock:  ## pin the dependencies anew, with hashes and no index address
-	$(BIN)/pip-compile -q --strip-extras --generate-hashes --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
-	  --allow-unsafe --extra dev -o requirements/dev.lock pyproject.toml
-	$(BIN)/pip-compile -q --strip-extras --generate-hashes --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
-	  -o requirements/base.lock pyproject.toml
+	$(COMPILE) --extra dev -o requirements/dev.lock pyproject.toml
+	$(COMPILE) -o requirements/base.lock pyproject.toml
+
+clean:  ## remove what the targets made
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,1 @@
+"""Record batches: header, records, compression, and the checks of Kafka's leader."""

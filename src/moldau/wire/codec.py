@@ -1,0 +1,105 @@
+"""Messages to bytes and back, by API and version.
+
+Reading is kio's native reader behind a guard (`wire.guard`), writing a writer compiled from kio's classes
+(`wire.writer`). Each is made at the first use of its API and version, in 1 to 3 ms.
+
+Whatever the bytes are, decoding ends in a message or in `WireError`, and allocates no more than a small
+multiple of them. Encoding takes any object with the attributes of the newest version's class; what it
+cannot encode is a mistake of ours and raises what Python raises.
+
+Produce requests and Produce and Fetch responses can be coded here too (clients and tests do); the broker's
+own way for them is `wire.produce` and `wire.fetch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import error as StructError
+from typing import Any
+
+from kio.serial import entity_reader
+
+from moldau.wire.apis import APIS
+from moldau.wire.frames import WireError, request_frame, response_frame
+from moldau.wire.guard import Cut, compile_guard, make_cuts
+from moldau.wire.schema import Direction, message_class
+from moldau.wire.writer import Writer, compile_writer
+
+Decoder = Callable[[memoryview, int], Any]
+
+_decoders: dict[tuple[Direction, int, int], Decoder] = {}
+_encoders: dict[tuple[Direction, int, int], Writer] = {}
+
+
+def decode_request(api_key: int, version: int, frame: memoryview, position: int) -> Any:
+    """The body of a request, from `position` to the end of its frame, as kio's class of this version."""
+    return _decoder("request", api_key, version)(frame, position)
+
+
+def decode_response(api_key: int, version: int, frame: memoryview, position: int) -> Any:
+    """The body of a response, from `position` to the end of its frame, as kio's class of this version."""
+    return _decoder("response", api_key, version)(frame, position)
+
+
+def encode_request(api_key: int, version: int, message: Any) -> bytes:
+    """The body of a request of this version, from any object with the newest version's attributes."""
+    return _encoder("request", api_key, version)(message)
+
+
+def encode_response(api_key: int, version: int, message: Any) -> bytes:
+    """The body of a response of this version, from any object with the newest version's attributes."""
+    return _encoder("response", api_key, version)(message)
+
+
+def encode_request_frame(
+    api_key: int, version: int, correlation_id: int, client_id: str | None, message: Any
+) -> bytes:
+    """A whole request: size, header, body."""
+    body = encode_request(api_key, version, message)
+    return request_frame(api_key, version, correlation_id, client_id, body)
+
+
+def encode_response_frame(api_key: int, version: int, correlation_id: int, message: Any) -> bytes:
+    """A whole response: size, header, body."""
+    return response_frame(api_key, version, correlation_id, encode_response(api_key, version, message))
+
+
+def _decoder(direction: Direction, api_key: int, version: int) -> Decoder:
+    decoder = _decoders.get((direction, api_key, version))
+    if decoder is None:
+        decoder = _compile_decoder(message_class(direction, api_key, version))
+        _decoders[direction, api_key, version] = decoder
+    return decoder
+
+
+def _encoder(direction: Direction, api_key: int, version: int) -> Writer:
+    encoder = _encoders.get((direction, api_key, version))
+    if encoder is None:
+        struct = message_class(direction, api_key, version)
+        newest = message_class(direction, api_key, APIS[api_key].max_version)
+        encoder = _encoders[direction, api_key, version] = compile_writer(struct, newest)
+    return encoder
+
+
+def _compile_decoder(struct: type[Any]) -> Decoder:
+    guard = compile_guard(struct)
+    read = entity_reader(struct)
+
+    def decode(frame: memoryview, position: int) -> Any:
+        cuts: list[Cut] = []
+        stop = len(frame)
+        try:
+            if guard(frame, position, stop, cuts) != stop:
+                raise WireError("the message does not end where its bytes end")
+            if cuts:
+                frame, position = memoryview(make_cuts(frame, position, stop, cuts)), 0
+            message, _ = read(frame.toreadonly(), position)
+        except WireError:
+            raise
+        except (StructError, IndexError):
+            raise WireError(f"{struct.__name__} ends too early") from None
+        except Exception as reason:  # kio's own errors, and Python's for values out of range
+            raise WireError(f"malformed {struct.__name__}: {reason}") from None
+        return message
+
+    return decode

@@ -1,0 +1,224 @@
+"""Guards compiled from kio's message classes: they walk a message before kio's native reader may touch it.
+
+kio's reader reserves room for as many elements as an array claims, which ends the process when the claim is
+a lie, and it refuses the tagged fields that a newer client may add to any flexible version (KIP-482). So a
+guard checks that every length stays within the message, that nothing is null that may not be, that known
+tagged fields have the size that they claim, and that the message ends where its bytes end; and it cuts out
+the tagged fields that this version does not know.
+
+`compile_guard(struct)` makes a function `(view, position, stop, cuts) -> position after the struct`. It
+appends `(start, stop, replacement)` to `cuts` for each section of tagged fields with an unknown one. It
+raises WireError, or IndexError or struct.error where the message ends too early. Fixed-size values are
+stepped over, not looked at, and UTF-8 is left to the reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from struct import Struct, calcsize
+from typing import Any, Final
+
+from moldau.wire.frames import WireError, pack_uvarint, read_uvarint
+from moldau.wire.schema import FIXED, FieldSpec, is_flexible, plain_fields, tagged_fields
+
+Cut = tuple[int, int, bytes]
+Guard = Callable[[memoryview, int, int, list[Cut]], int]
+
+_SIZES: Final = {kafka_type: calcsize(">" + code) for kafka_type, code in FIXED.items()}
+
+
+def _refuse(what: str, value: int) -> None:
+    raise WireError(f"{what} of {value}")
+
+
+_GLOBALS: Final[dict[str, Any]] = {
+    "int8": Struct(">b").unpack_from,
+    "int16": Struct(">h").unpack_from,
+    "int32": Struct(">i").unpack_from,
+    "read_uvarint": read_uvarint,
+    "refuse": _refuse,
+}
+
+
+def compile_guard(struct: type[Any]) -> Guard:
+    compiler = _Compiler()
+    compiler.struct(struct)
+    return compiler.function(f"{struct.__module__}.{struct.__qualname__}")
+
+
+def _compile_tagged_guard(spec: FieldSpec) -> Guard:
+    compiler = _Compiler()
+    compiler.field(replace(spec, nullable=False), True)
+    return compiler.function(spec.name)
+
+
+def _walk_tagged_fields(
+    known: dict[int, Guard], view: memoryview, position: int, stop: int, cuts: list[Cut]
+) -> int:
+    """Step over a section of tagged fields that is not empty, and cut out the unknown ones."""
+    section = position
+    count, position = read_uvarint(view, position)
+    if count > (stop - position) // 2:  # a field is at least its tag and its size
+        raise WireError(f"{count} tagged fields in {stop - position} bytes")
+    kept = []
+    changed = False
+    for _ in range(count):
+        tag, position = read_uvarint(view, position)
+        size, position = read_uvarint(view, position)
+        after = position + size
+        if after > stop:
+            raise WireError("a tagged field reaches past the end of the message")
+        guard = known.get(tag)
+        if guard is None:
+            changed = True
+        else:
+            inner: list[Cut] = []
+            if guard(view, position, after, inner) != after:
+                raise WireError(f"tagged field {tag} does not have its size")
+            value = make_cuts(view, position, after, inner)
+            kept.append(pack_uvarint(tag) + pack_uvarint(len(value)) + value)
+            changed = changed or bool(inner)
+        position = after
+    if changed:
+        cuts.append((section, position, pack_uvarint(len(kept)) + b"".join(kept)))
+    return position
+
+
+def make_cuts(view: memoryview, start: int, stop: int, cuts: list[Cut]) -> bytes:
+    """The bytes from `start` to `stop` with the cuts made, which are in order and do not overlap."""
+    pieces: list[bytes | memoryview] = []
+    for cut_start, cut_stop, replacement in cuts:
+        pieces += view[start:cut_start], replacement
+        start = cut_stop
+    pieces.append(view[start:stop])
+    return b"".join(pieces)
+
+
+def _bytes_min(spec: FieldSpec, flexible: bool) -> int:
+    """The fewest bytes that one element of an array can take."""
+    if spec.struct:
+        flexible = is_flexible(spec.struct)
+        parts = (
+            (1 if flexible else 4) if field.is_array else 1 if field.nullable else _bytes_min(field, flexible)
+            for field in plain_fields(spec.struct)
+        )
+        return sum(parts) + flexible
+    if spec.kafka_type in FIXED:
+        return _SIZES[spec.kafka_type]
+    if flexible:
+        return 1
+    return 2 if spec.kafka_type == "string" else 4
+
+
+class _Compiler:
+    """Emits the source of one guard: `p` is the position; steps over fixed-size values are added up."""
+
+    def __init__(self) -> None:
+        self._globals = dict(_GLOBALS)
+        self._lines: list[str] = []
+        self._indent = 1
+        self._names = 0
+        self._step = 0
+
+    def function(self, name: str) -> Guard:
+        self._take_step()
+        source = "def walk(view, p, stop, cuts):\n" + "".join(self._lines) + " return p\n"
+        exec(compile(source, f"<guard of {name}>", "exec"), self._globals)
+        guard: Guard = self._globals["walk"]
+        return guard
+
+    def struct(self, struct: type[Any]) -> None:
+        for spec in plain_fields(struct):
+            self.field(spec, is_flexible(struct))
+        if is_flexible(struct):
+            self._tagged(tagged_fields(struct))
+
+    def field(self, spec: FieldSpec, flexible: bool) -> None:
+        if spec.is_array:
+            self._array(spec, flexible)
+        elif spec.struct:
+            self._nested(spec.struct, spec.nullable)
+        elif spec.kafka_type in FIXED:
+            self._step += _SIZES[spec.kafka_type]
+        else:
+            self._bytes(spec, flexible)
+
+    # -- kinds of fields
+
+    def _bytes(self, spec: FieldSpec, flexible: bool) -> None:
+        length = self._length(flexible, "int16" if spec.kafka_type == "string" else "int32", spec.nullable)
+        self._emit(f"if {length} > 0: p += {length}")
+
+    def _nested(self, struct: type[Any], nullable: bool) -> None:
+        if not nullable:
+            self.struct(struct)
+            return
+        self._take_step()
+        marker = self._local()
+        self._emit(f"{marker} = int8(view, p)[0]; p += 1")
+        with self._block(f"if {marker} >= 0:"):  # KIP-893
+            self.struct(struct)
+
+    def _array(self, spec: FieldSpec, flexible: bool) -> None:
+        length = self._length(flexible, "int32", spec.nullable)
+        self._emit(
+            f"if {length} * {max(1, _bytes_min(spec, flexible))} > stop - p: refuse('array', {length})"
+        )
+        if spec.kafka_type in FIXED:
+            self._emit(f"if {length} > 0: p += {length} * {_SIZES[spec.kafka_type]}")
+            return
+        with self._block(f"for _ in range({length}):"):
+            self.field(replace(spec, is_array=False, nullable=False), flexible)
+
+    def _tagged(self, specs: tuple[FieldSpec, ...]) -> None:
+        self._take_step()
+        walk = self._constant(_walk_tagged_fields)
+        known = self._constant({spec.tag: _compile_tagged_guard(spec) for spec in specs})
+        self._emit(f"if view[p]: p = {walk}({known}, view, p, stop, cuts)")
+        self._emit("else: p += 1")
+
+    def _length(self, flexible: bool, legacy: str, nullable: bool) -> str:
+        """The length of a string or an array, -1 for a null where one is allowed."""
+        self._take_step()
+        length = self._local()
+        if flexible:
+            self._emit(f"{length} = view[p] - 1; p += 1")
+            with self._block(f"if {length} > 126:"):
+                self._emit(f"{length}, p = read_uvarint(view, p - 1); {length} -= 1")
+        else:
+            self._emit(f"{length} = {legacy}(view, p)[0]; p += {2 if legacy == 'int16' else 4}")
+        self._emit(f"if {length} < {-1 if nullable else 0}: refuse('length', {length})")
+        return length
+
+    # -- pieces of source
+
+    def _take_step(self) -> None:
+        if self._step:
+            self._emit(f"p += {self._step}")
+            self._step = 0
+
+    @contextmanager
+    def _block(self, opening: str) -> Iterator[None]:
+        self._take_step()
+        self._emit(opening)
+        self._indent += 1
+        empty = len(self._lines)
+        yield
+        self._take_step()
+        if len(self._lines) == empty:
+            self._emit("pass")
+        self._indent -= 1
+
+    def _emit(self, line: str) -> None:
+        self._lines.append(" " * self._indent + line + "\n")
+
+    def _local(self) -> str:
+        self._names += 1
+        return f"n{self._names}"
+
+    def _constant(self, value: object) -> str:
+        self._names += 1
+        self._globals[f"c{self._names}"] = value
+        return f"c{self._names}"

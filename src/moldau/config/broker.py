@@ -1,0 +1,163 @@
+"""The settings of one broker, parsed and checked: what it was started with, and what was changed while it
+runs.
+
+`BrokerConfig` is a value: a dynamic change makes a new one (`with_dynamic`). The texts as they were given are
+kept in three layers (this broker's dynamic ones, the cluster's dynamic ones, the start's), because
+DescribeConfigs shows them apart; `config[name]` is the parsed value of the first layer that has the name,
+else the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from moldau.config.key import ConfigError, Key, Update
+from moldau.config.listeners import (
+    Endpoint,
+    checked_advertised,
+    checked_listeners,
+    parse_endpoints,
+    protocol_map,
+)
+from moldau.config.table import BROKER_KEYS, TOPIC_KEYS, broker_key, unknown_broker_key
+from moldau.config.topic import TopicConfig, topic_defaults
+
+_MS = {"ms": 1, "minutes": 60_000, "hours": 3_600_000}
+
+
+class BrokerConfig:
+    """Use `BrokerConfig.parse`; ConfigError says what is wrong with a key or a value."""
+
+    def __init__(self, static: Mapping[str, str], default: Mapping[str, str], own: Mapping[str, str]) -> None:
+        self.static = static
+        self.dynamic_default = default
+        self.dynamic = own
+        self._values: dict[str, Any] = {}
+        for layer in (static, default, own):
+            for name, text in layer.items():
+                if name in BROKER_KEYS:
+                    self._values[name] = BROKER_KEYS[name].parse(text)
+        self._check()
+        self.listeners = self._listeners()
+        self.advertised_listeners = self._advertised_listeners()
+        #: What a topic with no settings of its own gets; shared by all of them.
+        self.topic_defaults: TopicConfig = topic_defaults(self)
+
+    @classmethod
+    def parse(cls, settings: Mapping[str, str]) -> BrokerConfig:
+        for name in settings:
+            if broker_key(name) is None:
+                raise unknown_broker_key(name)
+        return cls(dict(settings), {}, {})
+
+    def with_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
+        """The same start with other dynamic settings. Names that nobody knows are kept, as Kafka keeps
+        them.
+        """
+        return BrokerConfig(self.static, dict(default), dict(own))
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return self._values[name]
+        except KeyError:
+            key = BROKER_KEYS[name]
+            value = None if key.default is None else key.parse(key.default)
+            self._values[name] = value
+            return value
+
+    def layers(self) -> Iterator[Mapping[str, str]]:
+        """The texts that were given, the strongest layer first."""
+        yield self.dynamic
+        yield self.dynamic_default
+        yield self.static
+
+    def is_set(self, name: str) -> bool:
+        return any(name in layer for layer in self.layers())
+
+    @property
+    def node_id(self) -> int:
+        name = "broker.id" if self.is_set("broker.id") and not self.is_set("node.id") else "node.id"
+        node_id: int = self[name]
+        return node_id
+
+    @property
+    def log_dir(self) -> str:
+        """The data folder."""
+        folder: str = (self["log.dirs"] or self["log.dir"])[0]
+        return folder
+
+    @property
+    def warnings(self) -> list[str]:
+        """One line for each setting that was given and changes nothing."""
+        keys = (broker_key(name) for name in self.static)
+        return [
+            f"{key.name} has no effect in Moldau ({_why(key)})"
+            for key in keys
+            if key is not None and not key.acts
+        ]
+
+    def topic_default(self, topic_key: str) -> Any:
+        """The broker's value for a topic key: of its broker keys the first that is set, in the topic key's
+        unit.
+        """
+        key = TOPIC_KEYS[topic_key]
+        names = [name for name in key.synonyms if self.is_set(name)] or key.synonyms[-1:]
+        if not names:
+            return None if key.default is None else key.parse(key.default)
+        value = self[names[0]]
+        if topic_key == "retention.ms" and value < 0:
+            return -1
+        return value * _MS[names[0].rpartition(".")[2]] if len(key.synonyms) > 1 else value
+
+    def _check(self) -> None:
+        if self.is_set("broker.id") and self.is_set("node.id") and self["broker.id"] != self["node.id"]:
+            raise ConfigError(
+                f"node.id is {self['node.id']} and broker.id is {self['broker.id']}: "
+                "they name the same thing, so give one of them"
+            )
+        if self.node_id < 0:
+            raise ConfigError(
+                f"Invalid value {self.node_id} for configuration node.id: Value must be at least 0"
+            )
+        folders = self["log.dirs"] or self["log.dir"]
+        if len(folders) != 1 or not folders[0]:
+            raise ConfigError(
+                f"log.dirs names {len(folders)} folders and Moldau keeps one per broker: "
+                "run one broker for each disk instead"
+            )
+        if self.static.get("authorizer.class.name", "").strip():
+            raise ConfigError(
+                "authorizer.class.name: Moldau does not enforce ACLs yet; remove it to serve everyone"
+            )
+        if self.topic_default("retention.ms") == 0:
+            raise ConfigError("log.retention.ms must be unlimited (-1) or, equal or greater than 1")
+        if not 1 <= self["default.replication.factor"] <= 32767:
+            raise ConfigError("default.replication.factor must be at least 1")
+
+    def _listeners(self) -> tuple[Endpoint, ...]:
+        protocols = protocol_map(self["listener.security.protocol.map"])
+        return checked_listeners(
+            parse_endpoints("listeners", self["listeners"]), protocols, self._skipped_listeners()
+        )
+
+    def _advertised_listeners(self) -> dict[str, tuple[str, int]]:
+        advertised = parse_endpoints("advertised.listeners", self["advertised.listeners"] or [])
+        return checked_advertised(advertised, self.listeners, self._skipped_listeners())
+
+    def _skipped_listeners(self) -> list[str]:
+        return [name.upper() for name in self["controller.listener.names"]]
+
+
+def _why(key: Key) -> str:
+    return "not acted on yet" if key.name in BROKER_KEYS else key.doc
+
+
+def dynamic_names(names: Mapping[str, str], *, per_broker: bool) -> tuple[list[str], list[str]]:
+    """Of changed names: those that cannot change while the broker runs, and those that only one broker can
+    have.
+    """
+    keys = [key for key in map(broker_key, names) if key is not None]
+    fixed = [key.name for key in keys if key.update is Update.READ_ONLY]
+    own = [key.name for key in keys if key.update is Update.PER_BROKER and not per_broker]
+    return fixed, own

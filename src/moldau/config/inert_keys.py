@@ -1,0 +1,277 @@
+"""Kafka's broker keys that mean nothing in Moldau, or not yet: accepted, so that a Kafka server.properties
+file can be used as it is.
+
+Each is reported once at the start ("has no effect in Moldau"); its value is kept and shown but not looked
+into. The type and the way it may be changed are Kafka's: a line is `name type`, with the update mode where it
+is not read-only.
+"""
+
+from __future__ import annotations
+
+from moldau.config.key import Key, Type, Update
+
+_SUBJECTS = {
+    "KRaft, Kafka's own consensus (Moldau keeps cluster metadata in its store)": """
+        broker.heartbeat.interval.ms int
+        broker.session.timeout.ms int
+        controller.quorum.append.linger.ms int
+        controller.quorum.auto.join.enable boolean
+        controller.quorum.bootstrap.servers list
+        controller.quorum.election.backoff.max.ms int
+        controller.quorum.election.timeout.ms int
+        controller.quorum.fetch.max.bytes int
+        controller.quorum.fetch.snapshot.max.bytes int
+        controller.quorum.fetch.timeout.ms int
+        controller.quorum.request.timeout.ms int
+        controller.quorum.retry.backoff.ms int
+        controller.quorum.voters list
+        controller.quota.window.num int
+        controller.quota.window.size.seconds int
+        controller.socket.timeout.ms int
+        early.start.listeners list
+        initial.broker.registration.timeout.ms int
+        metadata.log.dir string
+        metadata.log.max.record.bytes.between.snapshots long
+        metadata.log.max.snapshot.interval.ms long
+        metadata.log.segment.bytes int
+        metadata.log.segment.ms long
+        metadata.max.idle.interval.ms int
+        metadata.max.retention.bytes long
+        metadata.max.retention.ms long
+        process.roles list
+    """,
+    "TLS and SASL (not served yet)": """
+        authorizer.class.name string
+        connection.failed.authentication.delay.ms int
+        connections.max.reauth.ms long
+        delegation.token.expiry.check.interval.ms long
+        delegation.token.expiry.time.ms long
+        delegation.token.max.lifetime.ms long
+        delegation.token.secret.key password
+        principal.builder.class class per-broker
+        sasl.client.callback.handler.class class
+        sasl.enabled.mechanisms list per-broker
+        sasl.jaas.config password per-broker
+        sasl.kerberos.kinit.cmd string per-broker
+        sasl.kerberos.min.time.before.relogin long per-broker
+        sasl.kerberos.principal.to.local.rules list per-broker
+        sasl.kerberos.service.name string per-broker
+        sasl.kerberos.ticket.renew.jitter double per-broker
+        sasl.kerberos.ticket.renew.window.factor double per-broker
+        sasl.login.callback.handler.class class
+        sasl.login.class class
+        sasl.login.connect.timeout.ms int
+        sasl.login.read.timeout.ms int
+        sasl.login.refresh.buffer.seconds short per-broker
+        sasl.login.refresh.min.period.seconds short per-broker
+        sasl.login.refresh.window.factor double per-broker
+        sasl.login.refresh.window.jitter double per-broker
+        sasl.login.retry.backoff.max.ms long
+        sasl.login.retry.backoff.ms long
+        sasl.mechanism.controller.protocol string
+        sasl.mechanism.inter.broker.protocol string per-broker
+        sasl.oauthbearer.assertion.algorithm string
+        sasl.oauthbearer.assertion.claim.aud string
+        sasl.oauthbearer.assertion.claim.exp.seconds int
+        sasl.oauthbearer.assertion.claim.iss string
+        sasl.oauthbearer.assertion.claim.jti.include boolean
+        sasl.oauthbearer.assertion.claim.nbf.seconds int
+        sasl.oauthbearer.assertion.claim.sub string
+        sasl.oauthbearer.assertion.file string
+        sasl.oauthbearer.assertion.private.key.file string
+        sasl.oauthbearer.assertion.private.key.passphrase password
+        sasl.oauthbearer.assertion.template.file string
+        sasl.oauthbearer.client.credentials.client.id string
+        sasl.oauthbearer.client.credentials.client.secret password
+        sasl.oauthbearer.clock.skew.seconds int
+        sasl.oauthbearer.expected.audience list
+        sasl.oauthbearer.expected.issuer string
+        sasl.oauthbearer.jwks.endpoint.refresh.ms long
+        sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms long
+        sasl.oauthbearer.jwks.endpoint.retry.backoff.ms long
+        sasl.oauthbearer.jwks.endpoint.url string
+        sasl.oauthbearer.jwt.retriever.class class
+        sasl.oauthbearer.jwt.validator.class class
+        sasl.oauthbearer.scope string
+        sasl.oauthbearer.scope.claim.name string
+        sasl.oauthbearer.sub.claim.name string
+        sasl.oauthbearer.token.endpoint.url string
+        sasl.server.callback.handler.class class
+        sasl.server.max.receive.size int
+        security.inter.broker.protocol string
+        security.providers string
+        ssl.allow.dn.changes boolean
+        ssl.allow.san.changes boolean
+        ssl.cipher.suites list per-broker
+        ssl.client.auth string per-broker
+        ssl.enabled.protocols list per-broker
+        ssl.endpoint.identification.algorithm string per-broker
+        ssl.engine.factory.class class per-broker
+        ssl.key.password password per-broker
+        ssl.keymanager.algorithm string per-broker
+        ssl.keystore.certificate.chain password per-broker
+        ssl.keystore.key password per-broker
+        ssl.keystore.location string per-broker
+        ssl.keystore.password password per-broker
+        ssl.keystore.type string per-broker
+        ssl.principal.mapping.rules string
+        ssl.protocol string per-broker
+        ssl.provider string per-broker
+        ssl.secure.random.implementation string per-broker
+        ssl.trustmanager.algorithm string per-broker
+        ssl.truststore.certificates password per-broker
+        ssl.truststore.location string per-broker
+        ssl.truststore.password password per-broker
+        ssl.truststore.type string per-broker
+    """,
+    "Replication among brokers (not served yet)": """
+        alter.log.dirs.replication.quota.window.num int
+        alter.log.dirs.replication.quota.window.size.seconds int
+        auto.leader.rebalance.enable boolean
+        controlled.shutdown.enable boolean
+        inter.broker.listener.name string
+        leader.imbalance.check.interval.seconds long
+        num.replica.alter.log.dirs.threads int
+        num.replica.fetchers int cluster-wide
+        replica.fetch.backoff.ms int
+        replica.fetch.max.bytes int
+        replica.fetch.min.bytes int
+        replica.fetch.response.max.bytes int
+        replica.fetch.wait.max.ms int
+        replica.high.watermark.checkpoint.interval.ms long
+        replica.lag.time.max.ms long
+        replica.selector.class string
+        replica.socket.receive.buffer.bytes int
+        replica.socket.timeout.ms int
+        replication.quota.window.num int
+        replication.quota.window.size.seconds int
+    """,
+    "Consumer offsets, group and share coordinators (not served yet)": """
+        group.coordinator.append.linger.ms int
+        group.coordinator.background.threads int
+        group.coordinator.cached.buffer.max.bytes int cluster-wide
+        group.coordinator.threads int
+        offset.metadata.max.bytes int
+        offsets.commit.timeout.ms int
+        offsets.load.buffer.size int
+        offsets.retention.check.interval.ms long
+        offsets.retention.minutes int
+        offsets.topic.compression.codec int
+        offsets.topic.num.partitions int
+        offsets.topic.replication.factor short
+        offsets.topic.segment.bytes int
+        share.coordinator.append.linger.ms int
+        share.coordinator.cached.buffer.max.bytes int cluster-wide
+        share.coordinator.load.buffer.size int
+        share.coordinator.snapshot.update.records.per.snapshot int
+        share.coordinator.state.topic.compression.codec int
+        share.coordinator.state.topic.min.isr short
+        share.coordinator.state.topic.num.partitions int
+        share.coordinator.state.topic.replication.factor short
+        share.coordinator.state.topic.segment.bytes int
+        share.coordinator.threads int
+        share.coordinator.write.timeout.ms int
+        share.fetch.purgatory.purge.interval.requests int
+    """,
+    "Transactions (not served yet)": """
+        add.partitions.to.txn.retry.backoff.max.ms int
+        add.partitions.to.txn.retry.backoff.ms int
+        transaction.abort.timed.out.transaction.cleanup.interval.ms int
+        transaction.max.timeout.ms int
+        transaction.partition.verification.enable boolean cluster-wide
+        transaction.remove.expired.transaction.cleanup.interval.ms int
+        transaction.state.log.load.buffer.size int
+        transaction.state.log.min.isr int
+        transaction.state.log.num.partitions int
+        transaction.state.log.replication.factor short
+        transaction.state.log.segment.bytes int
+        transaction.two.phase.commit.enable boolean
+        transactional.id.expiration.ms int
+    """,
+    "Compaction's threads and buffers (not served yet)": """
+        log.cleaner.backoff.ms long cluster-wide
+        log.cleaner.dedupe.buffer.size long cluster-wide
+        log.cleaner.enable boolean
+        log.cleaner.io.buffer.load.factor double cluster-wide
+        log.cleaner.io.buffer.size int cluster-wide
+        log.cleaner.io.max.bytes.per.second double cluster-wide
+        log.cleaner.threads int cluster-wide
+    """,
+    "Tiered storage (Moldau has none)": """
+        follower.fetch.last.tiered.offset.enable boolean cluster-wide
+        remote.fetch.max.wait.ms int cluster-wide
+        remote.list.offsets.request.timeout.ms long cluster-wide
+        remote.log.index.file.cache.total.size.bytes long cluster-wide
+        remote.log.manager.copier.thread.pool.size int cluster-wide
+        remote.log.manager.copy.max.bytes.per.second long cluster-wide
+        remote.log.manager.copy.quota.window.num int
+        remote.log.manager.copy.quota.window.size.seconds int
+        remote.log.manager.expiration.thread.pool.size int cluster-wide
+        remote.log.manager.fetch.max.bytes.per.second long cluster-wide
+        remote.log.manager.fetch.quota.window.num int
+        remote.log.manager.fetch.quota.window.size.seconds int
+        remote.log.manager.follower.thread.pool.size int cluster-wide
+        remote.log.manager.task.interval.ms long
+        remote.log.manager.thread.pool.size int
+        remote.log.metadata.custom.metadata.max.bytes int
+        remote.log.metadata.manager.class.name string
+        remote.log.metadata.manager.class.path string
+        remote.log.metadata.manager.impl.prefix string
+        remote.log.metadata.manager.listener.name string
+        remote.log.reader.max.pending.tasks int
+        remote.log.reader.threads int cluster-wide
+        remote.log.storage.manager.class.name string
+        remote.log.storage.manager.class.path string
+        remote.log.storage.manager.impl.prefix string
+        remote.log.storage.system.enable boolean
+    """,
+    "Threads, buffers and queues of Kafka's own making": """
+        background.threads int cluster-wide
+        delete.records.purgatory.purge.interval.requests int
+        fetch.purgatory.purge.interval.requests int
+        max.connection.creation.rate int cluster-wide
+        max.connections.per.ip.overrides string cluster-wide
+        num.io.threads int cluster-wide
+        num.network.threads int cluster-wide
+        producer.purgatory.purge.interval.requests int
+        queued.max.request.bytes long
+        request.timeout.ms int
+        socket.connection.setup.timeout.max.ms long
+        socket.connection.setup.timeout.ms long
+        socket.listen.backlog.size int
+        socket.receive.buffer.bytes int
+        socket.send.buffer.bytes int
+    """,
+    "Java classes, quotas and metrics of Kafka's own making": """
+        alter.config.policy.class.name class
+        client.quota.callback.class class
+        config.providers list cluster-wide
+        cordoned.log.dirs list per-broker
+        create.topic.policy.class.name class
+        kafka.metrics.polling.interval.secs int
+        kafka.metrics.reporters list
+        log.dir.failure.timeout.ms long
+        log.flush.start.offset.checkpoint.interval.ms int
+        metric.reporters list cluster-wide
+        metrics.num.samples int
+        metrics.recording.level string
+        metrics.sample.window.ms long
+        quota.window.num int
+        quota.window.size.seconds int
+        telemetry.max.bytes int
+    """,
+}
+
+
+def _keys() -> dict[str, Key]:
+    keys = {}
+    for subject, lines in _SUBJECTS.items():
+        for line in lines.split("\n"):
+            if words := line.split():
+                update = Update(words[2]) if len(words) > 2 else Update.READ_ONLY
+                name, type_ = words[0], Type[words[1].upper()]
+                keys[name] = Key(name, type_, None, subject, update=update, importance="low", acts=False)
+    return keys
+
+
+INERT_KEYS = _keys()

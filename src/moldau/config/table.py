@@ -1,0 +1,60 @@
+"""The one table of configuration keys: what files and options may say, what DescribeConfigs answers, what the
+docs list.
+
+The rows are written down by subject in `topic_keys`, `broker_keys`, `group_keys` and `inert_keys`; everyone
+else uses the maps here. A name can stand in several scopes (`min.insync.replicas` is a topic key and the
+broker's default for it).
+"""
+
+from __future__ import annotations
+
+from moldau.config.broker_keys import BROKER_KEY_GROUPS
+from moldau.config.group_keys import CLIENT_METRICS_KEYS_IN_ORDER, GROUP_BROKER_KEYS, GROUP_KEYS_IN_ORDER
+from moldau.config.inert_keys import INERT_KEYS
+from moldau.config.key import ConfigError, Key
+from moldau.config.topic_keys import TOPIC_KEYS_IN_ORDER
+
+BROKER_KEYS: dict[str, Key] = {key.name: key for _, keys in BROKER_KEY_GROUPS for key in keys}
+BROKER_KEYS |= {key.name: key for key in GROUP_BROKER_KEYS}
+TOPIC_KEYS: dict[str, Key] = {key.name: key for key in TOPIC_KEYS_IN_ORDER}
+GROUP_KEYS: dict[str, Key] = {key.name: key for key in GROUP_KEYS_IN_ORDER}
+CLIENT_METRICS_KEYS: dict[str, Key] = {key.name: key for key in CLIENT_METRICS_KEYS_IN_ORDER}
+
+#: Every key that Moldau knows by meaning.
+KEYS: tuple[Key, ...] = (
+    *BROKER_KEYS.values(),
+    *TOPIC_KEYS.values(),
+    *GROUP_KEYS.values(),
+    *CLIENT_METRICS_KEYS.values(),
+)
+
+_LISTENER_PREFIX = "listener.name."
+
+
+def broker_key(name: str) -> Key | None:
+    """The broker key of that name, Kafka's inert ones included; None where nobody knows it."""
+    key = BROKER_KEYS.get(name) or INERT_KEYS.get(name)
+    if key is None and name.startswith(_LISTENER_PREFIX):
+        # A setting of one listener: `listener.name.internal.ssl.keystore.location`.
+        words = name[len(_LISTENER_PREFIX) :].split(".")
+        for start in range(1, len(words)):
+            if inert := INERT_KEYS.get(".".join(words[start:])):
+                return Key(
+                    name, inert.type, None, inert.doc, update=inert.update, importance="low", acts=False
+                )
+    return key
+
+
+def unknown_broker_key(name: str) -> ConfigError:
+    """Why a name is refused, with the name that was probably meant."""
+    if (topic_key := TOPIC_KEYS.get(name)) is not None:
+        hint = (
+            f"it is a topic key; the broker's default for it is '{topic_key.synonyms[0]}'"
+            if topic_key.synonyms
+            else ""
+        )
+        return ConfigError(f"unknown broker key '{name}': {hint or 'it can only be set on a topic'}")
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, [*BROKER_KEYS, *INERT_KEYS], n=1, cutoff=0.75)
+    return ConfigError(f"unknown broker key '{name}'" + (f": did you mean '{near[0]}'?" if near else ""))

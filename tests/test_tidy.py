@@ -88,7 +88,7 @@ def test_the_world_comes_in_through_ports(path: Path) -> None:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             name = dotted(node.func)
-            if name in BANNED_CALLS or name.startswith("os.") and not name.startswith("os.path."):
+            if name in BANNED_CALLS or (name.startswith("os.") and not name.startswith("os.path.")):
                 replacement = BANNED_CALLS.get(name, "a port")
                 complaints.append(f"{name_of(path)}:{node.lineno}: {name}(): use {replacement}")
     assert not complaints, "\n".join(complaints)

@@ -119,7 +119,9 @@ class Connection:
         self._dispatch = dispatch
         self._send = stream.send
         self._frame_bytes_max = server.frame_bytes_max
-        self._partial: bytearray | None = None  # received, not served yet; only its first `_filled` bytes count
+        self._partial: bytearray | None = (
+            None  # received, not served yet; only its first `_filled` bytes count
+        )
         self._filled = 0
         self._out: list[Any] = []  # answers of the current turn, sent together at its end
         self._queue: deque[Any] = deque()  # what the client has not taken yet

@@ -121,7 +121,9 @@ class Dispatcher:
             work = self._finish(slot, route, version, correlation_id, response)
             self._tasks.spawn(work, name=f"{route.name} v{version}")
             return None
-        return response_frame(route.api_key, version, correlation_id, encode_response(route.api_key, version, response))
+        return response_frame(
+            route.api_key, version, correlation_id, encode_response(route.api_key, version, response)
+        )
 
     async def _finish(
         self, slot: Slot, route: Route, version: int, correlation_id: int, work: Coroutine[Any, Any, Any]

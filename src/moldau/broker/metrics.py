@@ -8,7 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-LATENCY_BUCKETS_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
+LATENCY_BUCKETS_S = (
+    0.00005,
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+)
 
 
 @dataclass(slots=True)
@@ -46,9 +61,17 @@ def counters(metrics: Metrics) -> Iterator[Sample]:
         ("bytes_out", "moldau_network_sent_bytes_total", "Bytes sent to clients."),
         ("connections_opened", "moldau_connections_opened_total", "Connections accepted."),
         ("connections_closed", "moldau_connections_closed_total", "Connections ended."),
-        ("connections_held_back", "moldau_connections_held_back_total", "Connections that waited for max.connections."),
+        (
+            "connections_held_back",
+            "moldau_connections_held_back_total",
+            "Connections that waited for max.connections.",
+        ),
         ("malformed_requests", "moldau_malformed_requests_total", "Requests that could not be read."),
-        ("unsupported_requests", "moldau_unsupported_requests_total", "Requests of an API or version not served."),
+        (
+            "unsupported_requests",
+            "moldau_unsupported_requests_total",
+            "Requests of an API or version not served.",
+        ),
         ("produced_batches", "moldau_produced_batches_total", "Record batches appended."),
         ("produced_bytes", "moldau_produced_bytes_total", "Bytes of record batches appended."),
         ("produced_messages", "moldau_produced_messages_total", "Messages appended."),
@@ -75,7 +98,9 @@ def exposition(samples: Iterator[Sample]) -> str:
         lines.append(f"# HELP {sample.name} {sample.help}")
         lines.append(f"# TYPE {sample.name} {sample.kind}")
         for labels, value in sample.values:
-            lines.append(f"{sample.name}{{{labels}}} {value:g}" if labels else f"{sample.name} {_number(value)}")
+            lines.append(
+                f"{sample.name}{{{labels}}} {value:g}" if labels else f"{sample.name} {_number(value)}"
+            )
     return "\n".join(lines) + "\n"
 
 

@@ -63,7 +63,9 @@ class Server:
     def _accept(self, stream: Stream, listener_name: str) -> None:
         ip = stream.peer[0]
         if self._per_ip.get(ip, 0) >= self._per_ip_max:
-            log.warning("refusing a connection of %s: max.connections.per.ip=%d is reached", ip, self._per_ip_max)
+            log.warning(
+                "refusing a connection of %s: max.connections.per.ip=%d is reached", ip, self._per_ip_max
+            )
             stream.close()
         elif len(self.connections) < self._connections_max:
             self._open(stream, listener_name)

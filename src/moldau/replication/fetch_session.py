@@ -118,7 +118,9 @@ class FetchSessions:
         _merge(partitions, request.topics)
         return FetchContext(list(partitions.values()), wants_session=epoch == INITIAL_EPOCH)
 
-    def _continue(self, request: Any, version: int, session_id: int, epoch: int, now_s: float) -> FetchContext:
+    def _continue(
+        self, request: Any, version: int, session_id: int, epoch: int, now_s: float
+    ) -> FetchContext:
         session = self._sessions.pop(session_id, None)
         if session is None:
             return FetchContext([], error=ErrorCode.fetch_session_id_not_found)

@@ -31,7 +31,9 @@ def _describe(broker: Any, topic: str, index: int) -> object:
     except KafkaError as reason:
         error = reason.code
     if error:
-        return SimpleNamespace(partition_index=index, error_code=error, error_message=None, active_producers=())
+        return SimpleNamespace(
+            partition_index=index, error_code=error, error_message=None, active_producers=()
+        )
     return SimpleNamespace(
         partition_index=index,
         error_code=ErrorCode.none,

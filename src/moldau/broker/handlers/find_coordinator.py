@@ -43,4 +43,6 @@ def _find(broker: Any, context: Any, key_type: int, key: str) -> SimpleNamespace
 
 
 def _answer(key: str, error: ErrorCode, message: str, node_id: int, host: str, port: int) -> SimpleNamespace:
-    return SimpleNamespace(key=key, error_code=error, error_message=message, node_id=node_id, host=host, port=port)
+    return SimpleNamespace(
+        key=key, error_code=error, error_message=message, node_id=node_id, host=host, port=port
+    )

@@ -44,4 +44,6 @@ def _find(broker: Any, topic: str, wanted: Any) -> object:
 
 
 def _answer(index: int, error: ErrorCode, leader_epoch: int = UNKNOWN, next_offset: int = UNKNOWN) -> object:
-    return SimpleNamespace(error_code=error, partition=index, leader_epoch=leader_epoch, end_offset=next_offset)
+    return SimpleNamespace(
+        error_code=error, partition=index, leader_epoch=leader_epoch, end_offset=next_offset
+    )

@@ -1,0 +1,265 @@
+"""Fetch (1): records from an offset on, for consumers. C1, L3, L4; KIP-74 (limits), KIP-227 (sessions), KIP-516 (topic ids).
+
+The life of a fetch: its session says which partitions to read; each gives a slice of a segment file, without reading
+it; small slices are read into the answer, large ones stay file parts that leave by sendfile. Too little there: the
+fetch is parked until its partitions have grown by what is missing or its time is up. Pages that are not cached:
+they are brought in by a thread, and the fetch is tried again; the loop never waits for the disk.
+
+Limits as Kafka's: at least one whole batch, however large, from the first partition that has one, else what fits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moldau.base.errors import ErrorCode, KafkaError
+from moldau.base.limits import COLD_READ_RETRIES_MAX, INLINE_FETCH_BYTES_MAX
+from moldau.broker.connection import Answer, Connection, Slot
+from moldau.broker.parked import LongPoll
+from moldau.log.log import Slice
+from moldau.replication.fetch_session import NO_SESSION, FetchContext, FetchedPartition, rotate
+from moldau.replication.partition import Partition
+from moldau.wire.codec import decode_request
+from moldau.wire.fetch import FetchedTopic, PartitionAnswer, pack_fetch_response
+
+API_KEY = 1
+VERSIONS = (4, 18)
+
+READ_COMMITTED = 1
+UNKNOWN_OFFSET = -1
+NO_REPLICA = -1
+
+
+def serve(
+    broker: Any, connection: Connection, frame: memoryview, position: int, version: int, correlation_id: int
+) -> Answer | None:
+    request = decode_request(API_KEY, version, frame, position)
+    now_s = broker.clock.monotonic()
+    context = broker.fetch_sessions.open(request, version, now_s)
+    fetch = Fetch(broker, request, version, correlation_id, context)
+    if context.error:
+        return fetch.refuse(context.error)
+    wait_s = request.max_wait.total_seconds()
+    try:
+        fetch.read()
+    except BlockingIOError:
+        slot = connection.park()
+        broker.tasks.spawn(fetch.answer_cold(slot), name="cold fetch")
+        return None
+    if fetch.is_enough() or wait_s <= 0:
+        return fetch.answer()
+    return fetch.park(connection, now_s + wait_s)
+
+
+class Fetch:
+    """One fetch request while it is being answered."""
+
+    __slots__ = (
+        "_broker",
+        "_cold",
+        "_context",
+        "_correlation_id",
+        "_has_error",
+        "_is_committed_only",
+        "_is_from_replica",
+        "_max_bytes",
+        "_min_bytes",
+        "_partitions",
+        "_reads",
+        "_total_bytes",
+        "_version",
+    )
+
+    def __init__(
+        self, broker: Any, request: Any, version: int, correlation_id: int, context: FetchContext
+    ) -> None:
+        self._broker = broker
+        self._version = version
+        self._correlation_id = correlation_id
+        self._context = context
+        self._min_bytes: int = request.min_bytes
+        self._max_bytes: int = min(request.max_bytes, broker.fetch_bytes_max)
+        self._is_committed_only = request.isolation_level == READ_COMMITTED
+        self._is_from_replica = _replica_of(request) >= 0
+        self._reads: list[tuple[FetchedPartition, PartitionAnswer]] = []
+        self._partitions: list[Partition] = []
+        self._total_bytes = 0
+        self._has_error = False
+        self._cold: tuple[Partition, int, int] | None = None
+
+    # ---- reading ----------------------------------------------------------------------------------------------
+
+    def read(self, *, skip_cold: bool = False) -> None:
+        """Read every partition anew. BlockingIOError where a page is not cached (unless that partition is skipped)."""
+        self._reads = reads = []
+        self._partitions = partitions = []
+        self._total_bytes = 0
+        self._has_error = False
+        inline_left = INLINE_FETCH_BYTES_MAX
+        for wanted in self._context.partitions:
+            try:
+                partition = self._resolve(wanted)
+                answer = self._read_one(partition, wanted, inline_left)
+            except KafkaError as error:
+                self._has_error = True
+                reads.append((wanted, _refused(wanted.index, error.code)))
+                continue
+            except BlockingIOError:
+                if not skip_cold:
+                    raise
+                answer = self._answer(partition, wanted.index, None)
+            if type(answer.records) is bytes:
+                inline_left -= len(answer.records)
+            partitions.append(partition)
+            reads.append((wanted, answer))
+
+    def _resolve(self, wanted: FetchedPartition) -> Partition:
+        partition: Partition = (
+            self._broker.partition(wanted.topic, wanted.index)
+            if wanted.topic is not None
+            else self._broker.partition_by_id(wanted.topic_id, wanted.index)
+        )
+        error = (
+            ErrorCode.not_leader_or_follower
+            if self._is_from_replica
+            else partition.check_readable(wanted.current_leader_epoch)
+        )
+        if error:
+            raise KafkaError(error)
+        return partition
+
+    def _read_one(self, partition: Partition, wanted: FetchedPartition, inline_left: int) -> PartitionAnswer:
+        limit = partition.last_stable_offset if self._is_committed_only else partition.high_watermark
+        max_bytes = min(wanted.max_bytes, self._max_bytes - self._total_bytes)
+        try:
+            part = partition.log.read(
+                wanted.fetch_offset,
+                max(0, max_bytes),
+                below_offset=limit,
+                whole_first_batch=self._total_bytes == 0,
+            )
+            records = self._take(part, inline_left) if part.length else None
+        except BlockingIOError:
+            self._cold = (partition, wanted.fetch_offset, max_bytes)
+            raise
+        self._total_bytes += part.length
+        return self._answer(partition, wanted.index, records)
+
+    def _take(self, part: Slice, inline_left: int) -> bytes | Slice:
+        if part.length <= inline_left:
+            return part.file.pread_nowait(part.length, part.position)
+        if not part.file.is_cached(part.position, part.length):
+            raise BlockingIOError
+        return part
+
+    def _answer(self, partition: Partition, index: int, records: bytes | Slice | None) -> PartitionAnswer:
+        return PartitionAnswer(
+            index=index,
+            error_code=0,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=partition.log.log_start_offset,
+            aborted=() if self._is_committed_only else None,
+            records=records,
+        )
+
+    def is_enough(self) -> bool:
+        return self._total_bytes >= self._min_bytes or self._has_error or not self._context.partitions
+
+    # ---- waiting ----------------------------------------------------------------------------------------------
+
+    def park(self, connection: Connection, deadline_s: float) -> None:
+        broker = self._broker
+        slot = connection.park()
+        poll = LongPoll(
+            lambda: self._complete(slot), deadline_s, self._min_bytes - self._total_bytes, self._partitions
+        )
+        slot.on_cancel = lambda: broker.long_polls.cancel(poll)
+        broker.metrics.fetches_parked += 1
+        broker.long_polls.park(poll)
+
+    def _complete(self, slot: Slot) -> None:
+        try:
+            self.read()
+        except BlockingIOError:
+            self._broker.tasks.spawn(self.answer_cold(slot), name="cold fetch")
+            return
+        slot.fill(self.answer())
+
+    async def answer_cold(self, slot: Slot) -> None:
+        self._broker.metrics.cold_reads += 1
+        for _ in range(COLD_READ_RETRIES_MAX):
+            assert self._cold is not None
+            partition, offset, max_bytes = self._cold
+            try:
+                await partition.log.warm(offset, max_bytes)
+                self.read()
+                break
+            except BlockingIOError:
+                continue
+            except KafkaError:  # the offset went away meanwhile: the read says so
+                self.read(skip_cold=True)
+                break
+        else:
+            self.read(skip_cold=True)
+        if slot.is_wanted:
+            slot.fill(self.answer())
+
+    # ---- answering --------------------------------------------------------------------------------------------
+
+    def refuse(self, error: ErrorCode) -> Answer:
+        return pack_fetch_response(self._correlation_id, self._version, 0, error, NO_SESSION, [])
+
+    def answer(self) -> Answer:
+        broker, context = self._broker, self._context
+        if context.is_incremental:
+            assert context.session is not None
+            session_id = context.session.id
+            reads = [read for read in self._reads if _has_news(*read)]
+            if self._total_bytes:
+                rotate(context.session, [wanted for wanted, answer in reads if answer.records is not None])
+        else:
+            session_id = broker.fetch_sessions.keep(context, self._version, broker.clock.monotonic())
+            reads = self._reads
+            if session_id:
+                for read in reads:
+                    _has_news(*read)
+        broker.metrics.fetched_bytes += self._total_bytes
+        return pack_fetch_response(self._correlation_id, self._version, 0, 0, session_id, _by_topic(reads))
+
+
+def _has_news(wanted: FetchedPartition, answer: PartitionAnswer) -> bool:
+    return wanted.has_news(
+        answer.error_code, 0 if answer.records is None else 1, answer.high_watermark, answer.log_start_offset
+    )
+
+
+def _by_topic(reads: list[tuple[FetchedPartition, PartitionAnswer]]) -> list[FetchedTopic]:
+    """Answers grouped by topic, in the order in which the topics were read."""
+    topics: dict[object, FetchedTopic] = {}
+    for wanted, answer in reads:
+        key = wanted.topic_id if wanted.topic is None else wanted.topic
+        topic = topics.get(key)
+        if topic is None:
+            topics[key] = FetchedTopic(wanted.topic, wanted.topic_id, [answer])
+        else:
+            topic.partitions.append(answer)
+    return list(topics.values())
+
+
+def _refused(index: int, error: ErrorCode) -> PartitionAnswer:
+    return PartitionAnswer(
+        index=index,
+        error_code=error,
+        high_watermark=UNKNOWN_OFFSET,
+        last_stable_offset=UNKNOWN_OFFSET,
+        log_start_offset=UNKNOWN_OFFSET,
+        aborted=None,
+        records=None,
+    )
+
+
+def _replica_of(request: Any) -> int:
+    """The broker id of a follower, or a negative number for a consumer (KIP-903 moved the field in v15)."""
+    state = getattr(request, "replica_state", None)
+    return int(state.replica_id if state is not None else request.replica_id)

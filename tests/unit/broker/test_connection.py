@@ -1,0 +1,306 @@
+"""A connection: frames in, answers out in order, slow readers held back, bad input ended."""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from moldau.base import limits
+from moldau.base.invariant import InvariantBroken
+from moldau.broker.connection import Connection, Slot
+from moldau.broker.metrics import Metrics
+
+
+class FakeStream:
+    """A socket whose kernel buffers are lists that the test fills and drains."""
+
+    local = ("127.0.0.1", 9092)
+    peer = ("127.0.0.1", 50000)
+
+    def __init__(self) -> None:
+        self.incoming: deque[bytes] = deque()
+        self.outgoing = bytearray()
+        self.room = 1 << 30
+        self.is_open = True
+        self.is_ended = False
+        self.readable: Callable[[], object] | None = None
+        self.writable: Callable[[], object] | None = None
+
+    def recv_into(self, buffer: Any) -> int:
+        if not self.incoming:
+            if self.is_ended:
+                return 0
+            raise BlockingIOError
+        chunk = self.incoming.popleft()
+        taken = chunk[: len(buffer)]
+        if len(chunk) > len(taken):
+            self.incoming.appendleft(chunk[len(taken) :])
+        buffer[: len(taken)] = taken
+        return len(taken)
+
+    def send(self, data: bytes) -> int:
+        if not self.room:
+            raise BlockingIOError
+        taken = data[: self.room]
+        self.room -= len(taken)
+        self.outgoing += taken
+        return len(taken)
+
+    def sendmsg(self, buffers: list[bytes]) -> int:
+        return self.send(b"".join(bytes(b) for b in buffers))
+
+    def sendfile(self, file: Any, position: int, length: int) -> int:
+        return self.send(file.pread(length, position))
+
+    def watch_readable(self, callback: Callable[[], object]) -> None:
+        self.readable = callback
+
+    def unwatch_readable(self) -> None:
+        self.readable = None
+
+    def watch_writable(self, callback: Callable[[], object]) -> None:
+        self.writable = callback
+
+    def unwatch_writable(self) -> None:
+        self.writable = None
+
+    def close(self) -> None:
+        self.is_open = False
+
+    def give(self, *chunks: bytes) -> None:
+        for chunk in chunks:
+            self.incoming.append(chunk)
+            while self.readable and self.incoming:  # a socket with bytes left stays readable
+                self.readable()
+
+    def drain(self) -> None:
+        self.room = 1 << 30
+        while self.writable and self.is_open:
+            self.writable()
+
+
+class FakeFile:
+    path = "a.log"
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def pread(self, length: int, position: int) -> bytes:
+        return self.data[position : position + length]
+
+
+class FakeServer:
+    def __init__(self) -> None:
+        self.clock = SimpleNamespace(monotonic=lambda: 0.0)
+        self.soon: deque[Callable[[], object]] = deque()
+        self.tasks = SimpleNamespace(call_soon=lambda callback: self.soon.append(callback))
+        self.metrics = Metrics()
+        self.frame_bytes_max = 1 << 20
+        self.receive_buffer = bytearray(limits.RECEIVE_BUFFER_BYTES)
+        self.receive_view = memoryview(self.receive_buffer)
+        self.closed: list[Connection] = []
+        self.failure: BaseException | None = None
+
+    def on_connection_closed(self, connection: Connection) -> None:
+        self.closed.append(connection)
+
+    def fail(self, error: BaseException) -> None:
+        self.failure = error
+
+    def turn(self) -> None:
+        while self.soon:
+            self.soon.popleft()()
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def request(number: int, payload: bytes = b"") -> bytes:
+    return frame(struct.pack(">q", number) + payload)
+
+
+class Peer:
+    """A connection whose dispatcher echoes each frame's number, unless told otherwise."""
+
+    def __init__(self) -> None:
+        self.server = FakeServer()
+        self.stream = FakeStream()
+        self.seen: list[bytes] = []
+        self.slots: list[Slot] = []
+        self.behaviour: Callable[[bytes], Any] = lambda body: frame(body[:8])
+        self.connection = Connection(self.server, self.stream, "PLAINTEXT", self.dispatch)  # type: ignore[arg-type]
+
+    def dispatch(self, connection: Connection, view: memoryview) -> Any:
+        body = bytes(view)
+        self.seen.append(body)
+        answer = self.behaviour(body)
+        if answer == "park":
+            self.slots.append(connection.park())
+            return None
+        return answer
+
+    def numbers(self) -> list[int]:
+        out, found = bytes(self.stream.outgoing), []
+        while out:
+            (size,) = struct.unpack_from(">i", out)
+            found.append(struct.unpack_from(">q", out, 4)[0])
+            out = out[4 + size :]
+        return found
+
+
+def test_several_frames_of_one_receive_are_answered_with_one_send() -> None:
+    peer = Peer()
+    peer.stream.give(request(1) + request(2) + request(3))
+    assert peer.numbers() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 5, 11, 17])
+def test_frames_may_arrive_in_any_pieces(size: int) -> None:
+    peer = Peer()
+    data = b"".join(request(n, b"x" * n) for n in range(20))
+    peer.stream.give(*(data[i : i + size] for i in range(0, len(data), size)))
+    assert peer.numbers() == list(range(20))
+    assert [len(body) for body in peer.seen] == [8 + n for n in range(20)]
+
+
+def test_a_frame_larger_than_the_shared_buffer_arrives_whole() -> None:
+    peer = Peer()
+    payload = bytes(range(256)) * 3000
+    data = request(1, payload) + request(2)
+    peer.stream.give(*(data[i : i + 100_000] for i in range(0, len(data), 100_000)))
+    assert peer.seen[0][8:] == payload and peer.numbers() == [1, 2]
+
+
+def test_an_announced_size_costs_memory_only_as_it_arrives() -> None:
+    peer = Peer()
+    peer.server.frame_bytes_max = peer.connection._frame_bytes_max = 100 << 20
+    peer.stream.give(struct.pack(">i", 100 << 20) + b"abc")
+    assert peer.connection._partial is not None
+    assert len(peer.connection._partial) <= limits.PRIVATE_BUFFER_BYTES_MIN
+
+
+@pytest.mark.parametrize("size", [-1, 0, 7, (1 << 20) + 1, 2**31 - 1])
+def test_a_frame_of_a_forbidden_size_ends_the_connection(size: int) -> None:
+    peer = Peer()
+    peer.stream.give(request(1) + struct.pack(">i", size) + b"0123456789")
+    assert not peer.stream.is_open and peer.server.closed == [peer.connection]
+
+
+def test_a_parked_answer_holds_back_later_ones() -> None:
+    peer = Peer()
+    peer.behaviour = lambda body: "park" if body[7] == 1 else frame(body[:8])
+    peer.stream.give(request(1) + request(2) + request(3))
+    assert peer.numbers() == []
+    peer.slots[0].fill(request(1))
+    assert peer.numbers() == [1, 2, 3]
+
+
+def test_parked_answers_filled_in_any_order_leave_in_request_order() -> None:
+    peer = Peer()
+    peer.behaviour = lambda body: "park"
+    peer.stream.give(*(request(n) for n in range(5)))
+    for n in (3, 1, 4, 0, 2):
+        peer.slots[n].fill(request(n))
+    assert peer.numbers() == [0, 1, 2, 3, 4]
+
+
+def test_a_request_without_an_answer_leaves_no_gap() -> None:
+    peer = Peer()
+    peer.behaviour = lambda body: "park"
+    peer.stream.give(request(1) + request(2))
+    peer.slots[1].fill(request(2))
+    peer.slots[0].fill(None)
+    assert peer.numbers() == [2]
+
+
+def test_a_client_that_does_not_read_is_not_read_from() -> None:
+    peer = Peer()
+    peer.behaviour = lambda body: frame(body[:8] + bytes(100_000))
+    peer.stream.room = 50_000
+    peer.stream.give(*(request(n) for n in range(100)))
+    assert peer.stream.readable is None
+    assert len(peer.seen) < 20
+    assert peer.connection._held_bytes < limits.OUTPUT_BYTES_HELD_MAX + 200_000
+
+
+def test_a_client_that_reads_again_is_served_again_from_where_it_stopped() -> None:
+    peer = Peer()
+    peer.behaviour = lambda body: frame(body[:8] + bytes(100_000))
+    peer.stream.room = 50_000
+    peer.stream.give(b"".join(request(n) for n in range(100)))
+    for _ in range(100):
+        peer.stream.drain()
+        peer.server.turn()
+    assert peer.numbers() == list(range(100))
+    assert peer.stream.readable is not None and peer.connection._held_bytes == 0
+
+
+def test_too_many_parked_requests_pause_reading_until_some_are_answered() -> None:
+    peer = Peer()
+    peer.behaviour = lambda body: "park"
+    peer.stream.give(b"".join(request(n) for n in range(limits.ANSWERS_PARKED_MAX + 50)))
+    assert len(peer.seen) == limits.ANSWERS_PARKED_MAX and peer.stream.readable is None
+    for slot in list(peer.slots):
+        slot.fill(request(0))
+    peer.server.turn()
+    assert len(peer.seen) == limits.ANSWERS_PARKED_MAX + 50 and peer.stream.readable is not None
+
+
+def test_file_parts_go_out_between_their_head_and_tail_whatever_the_socket_takes() -> None:
+    peer = Peer()
+    data = bytes(range(256)) * 100
+    part = SimpleNamespace(file=FakeFile(data), position=10, length=20_000)
+    peer.behaviour = lambda body: [b"head", part, b"tail"]
+    peer.stream.room = 7
+    peer.stream.give(request(1))
+    while peer.stream.writable:
+        peer.stream.room = 777
+        peer.stream.writable()
+    assert bytes(peer.stream.outgoing) == b"head" + data[10:20_010] + b"tail"
+
+
+def test_a_file_that_ends_too_early_ends_the_connection() -> None:
+    peer = Peer()
+    part = SimpleNamespace(file=FakeFile(b"abc"), position=0, length=10)
+    peer.behaviour = lambda body: [b"head", part]
+    peer.stream.give(request(1))
+    peer.stream.drain()
+    assert not peer.stream.is_open
+
+
+def test_the_end_of_the_stream_cancels_what_waits() -> None:
+    peer = Peer()
+    peer.behaviour = lambda body: "park"
+    peer.stream.give(request(1))
+    cancelled: list[int] = []
+    peer.slots[0].on_cancel = lambda: cancelled.append(1)
+    peer.stream.is_ended = True
+    assert peer.stream.readable is not None
+    peer.stream.readable()
+    assert cancelled == [1] and not peer.slots[0].is_wanted
+    peer.slots[0].fill(request(1))
+    assert peer.numbers() == []
+
+
+def test_a_failing_handler_ends_only_its_connection() -> None:
+    peer = Peer()
+    peer.behaviour = lambda body: 1 // 0
+    peer.stream.give(request(1))
+    assert not peer.stream.is_open and peer.server.failure is None
+
+
+def test_a_broken_invariant_stops_the_node() -> None:
+    peer = Peer()
+
+    def broken(body: bytes) -> bytes:
+        raise InvariantBroken("offset given twice")
+
+    peer.behaviour = broken
+    peer.stream.give(request(1))
+    assert isinstance(peer.server.failure, InvariantBroken)

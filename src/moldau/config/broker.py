@@ -92,7 +92,7 @@ class BrokerConfig:
         """One line for each setting that was given and changes nothing."""
         keys = (broker_key(name) for name in self.static)
         return [
-            f"{key.name} has no effect in Moldau ({_why(key)})"
+            f"{key.name} has no effect in Moldau: {_why(key)}"
             for key in keys
             if key is not None and not key.acts
         ]

@@ -91,7 +91,7 @@ CONNECTIONS = (
         Type.LIST,
         "PLAINTEXT://:9092",
         None,
-        "Where the broker listens: a list of NAME://HOST:PORT; no host is every interface, port 0 a free one.",
+        "Where the broker listens: NAME://HOST:PORT, ...; no host is every interface, port 0 a free one.",
         update=Update.PER_BROKER,
         importance="high",
     ),

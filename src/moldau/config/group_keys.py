@@ -8,7 +8,7 @@ served yet.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from moldau.config.key import (
     Check,
@@ -72,8 +72,7 @@ def _has_units(text: str, units: str) -> bool:
     return not number
 
 
-@dataclass(frozen=True, slots=True)
-class Bounded:
+class Bounded(NamedTuple):
     """A group key whose value must lie between two broker keys."""
 
     name: str
@@ -340,11 +339,10 @@ GROUP_BROKER_KEYS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
 class ClientMatch:
     """Patterns `attribute=regular expression` that choose the clients whose metrics are wanted."""
 
-    allowed: str = "a list of attribute=pattern"
+    allowed = "a list of attribute=pattern"
 
     def __call__(self, name: str, value: list[str]) -> None:
         import re

@@ -8,10 +8,12 @@ is not read-only.
 
 from __future__ import annotations
 
+from functools import cache
+
 from moldau.config.key import Key, Type, Update
 
-_SUBJECTS = {
-    "KRaft, Kafka's own consensus (Moldau keeps cluster metadata in its store)": """
+_REASONS = {
+    "it belongs to KRaft, and Moldau keeps cluster metadata in its store": """
         broker.heartbeat.interval.ms int
         broker.session.timeout.ms int
         controller.quorum.append.linger.ms int
@@ -40,7 +42,7 @@ _SUBJECTS = {
         metadata.max.retention.ms long
         process.roles list
     """,
-    "TLS and SASL (not served yet)": """
+    "TLS and SASL are not served yet": """
         authorizer.class.name string
         connection.failed.authentication.delay.ms int
         connections.max.reauth.ms long
@@ -124,7 +126,7 @@ _SUBJECTS = {
         ssl.truststore.password password per-broker
         ssl.truststore.type string per-broker
     """,
-    "Replication among brokers (not served yet)": """
+    "there is no replication among brokers yet": """
         alter.log.dirs.replication.quota.window.num int
         alter.log.dirs.replication.quota.window.size.seconds int
         auto.leader.rebalance.enable boolean
@@ -146,7 +148,7 @@ _SUBJECTS = {
         replication.quota.window.num int
         replication.quota.window.size.seconds int
     """,
-    "Consumer offsets, group and share coordinators (not served yet)": """
+    "groups are not served yet": """
         group.coordinator.append.linger.ms int
         group.coordinator.background.threads int
         group.coordinator.cached.buffer.max.bytes int cluster-wide
@@ -173,7 +175,7 @@ _SUBJECTS = {
         share.coordinator.write.timeout.ms int
         share.fetch.purgatory.purge.interval.requests int
     """,
-    "Transactions (not served yet)": """
+    "transactions are not served yet": """
         add.partitions.to.txn.retry.backoff.max.ms int
         add.partitions.to.txn.retry.backoff.ms int
         transaction.abort.timed.out.transaction.cleanup.interval.ms int
@@ -188,7 +190,7 @@ _SUBJECTS = {
         transaction.two.phase.commit.enable boolean
         transactional.id.expiration.ms int
     """,
-    "Compaction's threads and buffers (not served yet)": """
+    "there is no compaction yet": """
         log.cleaner.backoff.ms long cluster-wide
         log.cleaner.dedupe.buffer.size long cluster-wide
         log.cleaner.enable boolean
@@ -197,7 +199,7 @@ _SUBJECTS = {
         log.cleaner.io.max.bytes.per.second double cluster-wide
         log.cleaner.threads int cluster-wide
     """,
-    "Tiered storage (Moldau has none)": """
+    "Moldau has no tiered storage": """
         follower.fetch.last.tiered.offset.enable boolean cluster-wide
         remote.fetch.max.wait.ms int cluster-wide
         remote.list.offsets.request.timeout.ms long cluster-wide
@@ -225,7 +227,7 @@ _SUBJECTS = {
         remote.log.storage.manager.impl.prefix string
         remote.log.storage.system.enable boolean
     """,
-    "Threads, buffers and queues of Kafka's own making": """
+    "it belongs to threads, buffers and queues of Kafka's own making": """
         background.threads int cluster-wide
         delete.records.purgatory.purge.interval.requests int
         fetch.purgatory.purge.interval.requests int
@@ -242,7 +244,7 @@ _SUBJECTS = {
         socket.receive.buffer.bytes int
         socket.send.buffer.bytes int
     """,
-    "Java classes, quotas and metrics of Kafka's own making": """
+    "it belongs to Java classes, quotas and metrics of Kafka's own making": """
         alter.config.policy.class.name class
         client.quota.callback.class class
         config.providers list cluster-wide
@@ -263,15 +265,14 @@ _SUBJECTS = {
 }
 
 
-def _keys() -> dict[str, Key]:
+@cache
+def inert_keys() -> dict[str, Key]:
+    """Made when first asked for: most brokers never need them."""
     keys = {}
-    for subject, lines in _SUBJECTS.items():
+    for reason, lines in _REASONS.items():
         for line in lines.split("\n"):
             if words := line.split():
                 update = Update(words[2]) if len(words) > 2 else Update.READ_ONLY
                 name, type_ = words[0], Type[words[1].upper()]
-                keys[name] = Key(name, type_, None, subject, update=update, importance="low", acts=False)
+                keys[name] = Key(name, type_, None, reason, update=update, importance="low", acts=False)
     return keys
-
-
-INERT_KEYS = _keys()

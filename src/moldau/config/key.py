@@ -8,9 +8,8 @@ commas. The texts of `ConfigError` are Kafka's, because clients show them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 # Java's String.trim() removes everything up to the space, and nothing beyond ASCII.
 _TRIMMED = "".join(map(chr, range(33)))
@@ -65,9 +64,8 @@ class Check(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
-    """One row of the table."""
+class Key(NamedTuple):
+    """One row of the table; a tuple, because hundreds are made at every start."""
 
     name: str
     type: Type
@@ -173,13 +171,13 @@ def format_double(value: float) -> str:
     return f"{sign}{digits[0]}.{digits[1:].rstrip('0') or '0'}E{exponent}"
 
 
-@dataclass(frozen=True, slots=True)
 class Range:
     """A number within bounds; `extra` is one more number that is allowed outside of them."""
 
-    least: int
-    most: int | None = None
-    extra: int | None = None
+    def __init__(self, least: int, most: int | None = None, extra: int | None = None) -> None:
+        self.least = least
+        self.most = most
+        self.extra = extra
 
     @property
     def allowed(self) -> str:
@@ -200,11 +198,11 @@ class Range:
             raise invalid(name, value, f"Value must be no more than {self.most}")
 
 
-@dataclass(frozen=True, slots=True)
 class OneOf:
     """One of a few words, exactly as they are written."""
 
-    choices: tuple[str, ...]
+    def __init__(self, choices: tuple[str, ...]) -> None:
+        self.choices = choices
 
     @property
     def allowed(self) -> str:
@@ -215,11 +213,11 @@ class OneOf:
             raise invalid(name, value, f"String must be one of: {self.allowed}")
 
 
-@dataclass(frozen=True, slots=True)
 class OneOfAnyCase:
     """One of a few words, in upper or lower case."""
 
-    choices: tuple[str, ...]
+    def __init__(self, choices: tuple[str, ...]) -> None:
+        self.choices = choices
 
     @property
     def allowed(self) -> str:
@@ -230,12 +228,12 @@ class OneOfAnyCase:
             raise invalid(name, value, f"String must be one of (case insensitive): {self.allowed}")
 
 
-@dataclass(frozen=True, slots=True)
 class ListOf:
     """A list of a few words; an empty list is allowed unless said otherwise."""
 
-    choices: tuple[str, ...]
-    empty_allowed: bool = True
+    def __init__(self, choices: tuple[str, ...], *, empty_allowed: bool = True) -> None:
+        self.choices = choices
+        self.empty_allowed = empty_allowed
 
     @property
     def allowed(self) -> str:

@@ -8,7 +8,7 @@ left out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from moldau.config.key import ConfigError
 
@@ -16,8 +16,7 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SERVED = ("PLAINTEXT",)
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """One address; an empty host means every interface (listening) or the host's own name (advertising)."""
 
     name: str

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from moldau.config.broker_keys import BROKER_KEY_GROUPS
 from moldau.config.group_keys import CLIENT_METRICS_KEYS_IN_ORDER, GROUP_BROKER_KEYS, GROUP_KEYS_IN_ORDER
-from moldau.config.inert_keys import INERT_KEYS
+from moldau.config.inert_keys import inert_keys
 from moldau.config.key import ConfigError, Key
 from moldau.config.topic_keys import TOPIC_KEYS_IN_ORDER
 
@@ -33,12 +33,12 @@ _LISTENER_PREFIX = "listener.name."
 
 def broker_key(name: str) -> Key | None:
     """The broker key of that name, Kafka's inert ones included; None where nobody knows it."""
-    key = BROKER_KEYS.get(name) or INERT_KEYS.get(name)
+    key = BROKER_KEYS.get(name) or inert_keys().get(name)
     if key is None and name.startswith(_LISTENER_PREFIX):
         # A setting of one listener: `listener.name.internal.ssl.keystore.location`.
         words = name[len(_LISTENER_PREFIX) :].split(".")
         for start in range(1, len(words)):
-            if inert := INERT_KEYS.get(".".join(words[start:])):
+            if inert := inert_keys().get(".".join(words[start:])):
                 return Key(
                     name, inert.type, None, inert.doc, update=inert.update, importance="low", acts=False
                 )
@@ -56,5 +56,5 @@ def unknown_broker_key(name: str) -> ConfigError:
         return ConfigError(f"unknown broker key '{name}': {hint or 'it can only be set on a topic'}")
     from difflib import get_close_matches
 
-    near = get_close_matches(name, [*BROKER_KEYS, *INERT_KEYS], n=1, cutoff=0.75)
+    near = get_close_matches(name, [*BROKER_KEYS, *inert_keys()], n=1, cutoff=0.75)
     return ConfigError(f"unknown broker key '{name}'" + (f": did you mean '{near[0]}'?" if near else ""))

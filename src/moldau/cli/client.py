@@ -1,0 +1,230 @@
+"""The way to a cluster: clients of confluent-kafka that say nothing on the terminal, and failures as
+sentences.
+
+A `Connection` first opens a plain TCP connection to the bootstrap address: the operating system then says at
+once what is wrong (unknown host, nobody listening), where librdkafka would only time out. librdkafka's own
+log goes nowhere unless MOLDAU_DEBUG=1; the last complaint of a broker connection is kept and becomes part of
+the sentence.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from moldau.cli.errors import CliError, Exit, debugging, did_you_mean, not_found, usage
+from moldau.cli.options import Target
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError, Producer
+    from confluent_kafka.admin import AdminClient, ClusterMetadata, TopicMetadata
+
+T = TypeVar("T")
+DEFAULT_PORT = 9092
+REACH_TIMEOUT_S = 5.0
+FUTURE_GRACE_S = 5.0  # librdkafka reports a time-out itself; this only guards against a call that never ends
+
+
+class Connection:
+    """A reachable cluster and the clients made for it."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.complaint = ""
+        self._family = reach(target)
+        self._admin: AdminClient | None = None
+
+    def settings(self, **properties: Any) -> dict[str, Any]:
+        quiet = logging.getLogger("moldau.client")
+        if not debugging():
+            quiet.addHandler(logging.NullHandler())
+            quiet.propagate = False
+        settings: dict[str, Any] = {
+            "bootstrap.servers": self.target.bootstrap,
+            "client.id": "moldau-cli",
+            "error_cb": self._on_error,
+            "socket.timeout.ms": int(self.target.timeout_s * 1000),
+            "socket.connection.setup.timeout.ms": max(1000, int(self.target.timeout_s * 1000)),
+            "broker.address.family": self._family,
+            "log_level": 7 if debugging() else 0,
+            "logger": quiet,
+        }
+        return (
+            settings
+            | {key.replace("_", "."): value for key, value in properties.items()}
+            | self.target.properties
+        )
+
+    def _on_error(self, error: KafkaError) -> None:
+        self.complaint = error.str()
+
+    @property
+    def admin(self) -> AdminClient:
+        if self._admin is None:
+            from confluent_kafka.admin import AdminClient
+
+            self._admin = self._make(AdminClient, self.settings())
+        return self._admin
+
+    def producer(self, **properties: Any) -> Producer:
+        from confluent_kafka import Producer
+
+        return self._make(Producer, self.settings(**properties))
+
+    def consumer(self, **properties: Any) -> Consumer:
+        """A consumer to be used with `assign`: it joins no group and commits nothing."""
+        from confluent_kafka import Consumer
+
+        defaults = {
+            "group_id": "moldau-cli",  # librdkafka insists on a name; it is never used
+            "enable_auto_commit": False,
+            "enable_auto_offset_store": False,
+            "enable_partition_eof": True,
+            "auto_offset_reset": "earliest",
+            # The defaults wait up to a second when the local queue is full, and fill it in small steps.
+            "fetch_queue_backoff_ms": 5,
+            "fetch_message_max_bytes": 4 << 20,
+            "queued_max_messages_kbytes": 64 << 10,
+        }
+        return self._make(Consumer, self.settings(**(defaults | properties)))
+
+    def _make(self, kind: Callable[[dict[str, Any]], T], settings: dict[str, Any]) -> T:
+        from confluent_kafka import KafkaException
+
+        try:
+            return kind(settings)
+        except KafkaException as error:
+            raise usage(
+                f"The client refuses a property: {error.args[0].str()}.",
+                "Check the -X options; the names are librdkafka's.",
+            ) from error
+
+    def metadata(self, topic: str | None = None) -> ClusterMetadata:
+        from confluent_kafka import KafkaException
+
+        try:
+            return self.admin.list_topics(topic, timeout=self.target.timeout_s)
+        except KafkaException as error:
+            raise self.explain(error.args[0]) from error
+
+    def topic(self, name: str) -> TopicMetadata:
+        """The metadata of one topic, which must exist. It is not created by asking."""
+        found = self.metadata().topics.get(name)
+        if found is None:
+            raise self.no_topic(name)
+        return found
+
+    def no_topic(self, name: str) -> CliError:
+        try:
+            known = list(self.metadata().topics)
+        except CliError:
+            known = []
+        hint = did_you_mean(name, known) or f"Create it with `moldau topic create {name}`."
+        return not_found(f"There is no topic '{name}' on {self.target.bootstrap}.", hint)
+
+    def result(self, future: Future[T], *, subject: str = "") -> T:
+        """The result of one admin request, or its failure as a sentence about `subject`."""
+        from confluent_kafka import KafkaException
+
+        try:
+            return future.result(timeout=self.target.timeout_s + FUTURE_GRACE_S)
+        except KafkaException as error:
+            raise self.explain(error.args[0], subject=subject) from error
+        except TimeoutError as error:
+            raise self.silent() from error
+
+    def explain(self, error: KafkaError, *, subject: str = "") -> CliError:
+        from confluent_kafka import KafkaError as Code
+
+        if error.code() in (Code._TRANSPORT, Code._ALL_BROKERS_DOWN, Code._RESOLVE, Code._TIMED_OUT):
+            return self.silent()
+        if error.code() in (Code.UNKNOWN_TOPIC_OR_PART, Code._UNKNOWN_TOPIC) and subject:
+            return self.no_topic(subject)
+        return explain_refusal(error, subject)
+
+    def silent(self) -> CliError:
+        """Something listens there, but the cluster does not answer as a cluster."""
+        reason = f" ({self.complaint})" if self.complaint else ""
+        return CliError(
+            f"The cluster at {self.target.bootstrap} does not answer{reason}.",
+            "Check that the port is a Kafka listener, that the addresses its brokers advertise "
+            "(advertised.listeners) can be reached from here, and -X security.protocol.",
+            Exit.UNREACHABLE,
+        )
+
+
+def explain_refusal(error: KafkaError, subject: str) -> CliError:
+    """An answer of the cluster that says no, with what to do where that is clear."""
+    from confluent_kafka import KafkaError as Code
+
+    text = error.str().removeprefix("Broker: ").rstrip(".")
+    about = f"{subject}: " if subject and subject not in text else ""
+    hints = {
+        Code.TOPIC_ALREADY_EXISTS: "Accept that with --if-not-exists, or change it with `moldau topic alter`.",
+        Code.INVALID_REPLICATION_FACTOR: "A topic cannot have more replicas than the cluster has brokers.",
+        Code.TOPIC_EXCEPTION: "Names take letters, digits, '.', '_' and '-', at most 249 of them.",
+        Code.MSG_SIZE_TOO_LARGE: "Raise max.message.bytes of the topic with `moldau config set topic`.",
+        Code.NOT_ENOUGH_REPLICAS: "Fewer replicas are in sync than min.insync.replicas asks for.",
+    }
+    hint = hints.get(error.code(), "")
+    if error.code() == Code.INVALID_CONFIG:
+        hint = suggest_config_key(text) or "`moldau config keys` lists the keys, their types and defaults."
+    return CliError(f"{about}{text}.", hint)
+
+
+def suggest_config_key(text: str) -> str:
+    """The near miss in `Unknown topic config name: retention.mss`."""
+    from moldau.cli.config_keys import key_names
+
+    known = key_names()
+    for word in text.replace(",", " ").split():
+        if "." in word and word not in known:
+            return did_you_mean(word, known)
+    return ""
+
+
+def split_bootstrap(bootstrap: str) -> list[tuple[str, int]]:
+    """`host:port,[::1]:port,host` as addresses; the port is 9092 where it is missing."""
+    addresses = []
+    for part in filter(None, (part.strip() for part in bootstrap.split(","))):
+        bare = part.rpartition("://")[2]
+        host, colon, port = bare.rpartition(":")
+        if not colon or bare.endswith("]"):
+            host, port = bare, str(DEFAULT_PORT)
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise usage(f"'{part}' is not an address.", "Write HOST:PORT, for example localhost:9092.")
+        addresses.append((host.strip("[]"), int(port)))
+    if not addresses:
+        raise usage("--bootstrap is empty.", "Write HOST:PORT, for example localhost:9092.")
+    return addresses
+
+
+def reach(target: Target) -> str:
+    """Connect to the first address that answers, and close again; the address family for librdkafka."""
+    failures = []
+    timeout_s = min(target.timeout_s, REACH_TIMEOUT_S)
+    for host, port in split_bootstrap(target.bootstrap):
+        try:
+            with socket.create_connection((host, port), timeout=timeout_s) as connection:
+                # `localhost` is often ::1 first, where nobody listens: librdkafka would begin with a failure.
+                return "v4" if connection.getpeername()[0].startswith("127.") else "any"
+        except OSError as error:
+            failures.append(f"{host}:{port}: {reason_of(error)}")
+    raise CliError(
+        f"Cannot reach a broker at {'; '.join(failures)}.",
+        "Start one with `moldau up`, or name the cluster's address with --bootstrap or MOLDAU_BOOTSTRAP.",
+        Exit.UNREACHABLE,
+    )
+
+
+def reason_of(error: OSError) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return "nothing listens there"
+    if isinstance(error, TimeoutError):
+        return "no answer"
+    if isinstance(error, socket.gaierror):
+        return "unknown host name"
+    return (error.strerror or str(error)).lower()

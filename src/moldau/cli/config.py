@@ -1,0 +1,258 @@
+"""`moldau config`: the configuration of topics and brokers, as the cluster has it; and the keys that Moldau
+knows.
+
+A value is text, checked by the cluster. Cluster-wide defaults of brokers are left out: librdkafka cannot name
+them.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from moldau.cli.client import Connection
+from moldau.cli.complete import topic_names
+from moldau.cli.errors import CliError, did_you_mean, not_found, usage
+from moldau.cli.help import Group
+from moldau.cli.options import Target, cluster_options, json_option, parse_pairs
+from moldau.cli.output import Column, count_of, good, note, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import ConfigEntry
+
+SOURCES = {
+    1: "topic",
+    2: "broker, changed while running",
+    3: "cluster default",
+    4: "broker's file",
+    5: "default",
+    6: "broker logger",
+    7: "client metrics",
+    8: "group",
+}
+DEFAULT_SOURCE = 5
+TOPIC_SOURCE = 1
+
+
+def complete_name(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    return topic_names(ctx, parameter, incomplete) if ctx.params.get("kind") == "topic" else []
+
+
+kind_argument = click.argument("kind", type=click.Choice(["topic", "broker"]))
+name_argument = click.argument("name", metavar="NAME|ID", shell_complete=complete_name)
+
+
+@click.group(
+    name="config",
+    cls=Group,
+    examples="""
+moldau config get topic orders
+moldau config set topic orders retention.ms=3600000
+moldau config unset topic orders retention.ms
+moldau config get broker 1 --all
+moldau config keys 'log.retention*'
+""",
+)
+def command() -> None:
+    """Read and change the configuration of topics and brokers."""
+
+
+@command.command(
+    examples="""
+# What differs from the defaults
+moldau config get topic orders
+# One value, for a script
+moldau config get topic orders retention.ms
+moldau config get broker 1 --all
+"""
+)
+@kind_argument
+@name_argument
+@click.argument("keys", nargs=-1, metavar="[KEY...]")
+@click.option("-a", "--all", "everything", is_flag=True, help="Also what has its default.")
+@cluster_options
+@json_option()
+def get(kind: str, name: str, keys: tuple[str, ...], everything: bool, target: Target, as_json: bool) -> None:
+    """Show configs: what was changed, all, or the values of some keys."""
+    connection = Connection(target)
+    entries = read_configs(connection, kind, name)
+    if keys:
+        missing = [key for key in keys if key not in entries]
+        if missing:
+            raise not_found(f"A {kind} has no config '{missing[0]}'.", did_you_mean(missing[0], entries))
+        chosen = [entries[key] for key in keys]
+    else:
+        chosen = [entry for _, entry in sorted(entries.items()) if everything or is_changed(entry, kind)]
+    if as_json:
+        print_json({entry.name: document(entry) for entry in chosen})
+    elif len(keys) == 1:
+        say(chosen[0].value or "")
+    elif chosen:
+        columns = [Column("key", style="bold", fold=False), Column("value"), Column("from", style="dim")]
+        print_table(columns, [[e.name, shown_value(e), SOURCES.get(e.source, "?")] for e in chosen])
+    if not keys and not everything and not as_json:
+        note(f"{count_of(len(entries) - len(chosen), 'key')} not changed here; --all shows them.")
+
+
+def document(entry: ConfigEntry) -> dict[str, Any]:
+    return {
+        "value": entry.value,
+        "source": SOURCES.get(entry.source, "unknown"),
+        "read_only": entry.is_read_only,
+        "sensitive": entry.is_sensitive,
+    }
+
+
+def shown_value(entry: ConfigEntry) -> str:
+    if entry.is_sensitive:
+        return "(hidden)"
+    return "" if entry.value is None else str(entry.value)
+
+
+@command.command(
+    name="set",
+    examples="""
+moldau config set topic orders retention.ms=3600000 cleanup.policy=compact,delete
+moldau config set broker 1 log.retention.ms=86400000
+""",
+)
+@kind_argument
+@name_argument
+@click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE...")
+@click.option("--validate-only", is_flag=True, help="Let the cluster check it, but change nothing.")
+@cluster_options
+@json_option()
+def set_configs(
+    kind: str, name: str, pairs: tuple[str, ...], validate_only: bool, target: Target, as_json: bool
+) -> None:
+    """Change configs; all of them or, where one is refused, none."""
+    changes = parse_pairs(pairs, "config set")
+    change_configs(Connection(target), kind, name, changes, (), validate_only=validate_only)
+    done = "would be changed" if validate_only else "changed"
+    if as_json:
+        print_json({"kind": kind, "name": name, "status": done, "configs": changes})
+    else:
+        say(f"{name}: {count_of(len(changes), 'config')} {good(done)}")
+
+
+@command.command(examples="moldau config unset topic orders retention.ms")
+@kind_argument
+@name_argument
+@click.argument("keys", nargs=-1, required=True, metavar="KEY...")
+@cluster_options
+@json_option()
+def unset(kind: str, name: str, keys: tuple[str, ...], target: Target, as_json: bool) -> None:
+    """Set configs back to their defaults."""
+    change_configs(Connection(target), kind, name, {}, keys)
+    if as_json:
+        print_json({"kind": kind, "name": name, "status": "back to default", "keys": list(keys)})
+    else:
+        say(f"{name}: {count_of(len(keys), 'config')} {good('back to default')}")
+
+
+@command.command(
+    examples="""
+moldau config keys 'retention*'
+moldau config keys --scope topic
+"""
+)
+@click.argument("pattern", default="*", metavar="[PATTERN]")
+@click.option("--scope", type=click.Choice(["broker", "topic", "group"]), help="Only the keys of one kind.")
+@json_option()
+def keys(pattern: str, scope: str | None, as_json: bool) -> None:
+    """Explain the config keys that Moldau knows; needs no cluster."""
+    from moldau.cli.config_keys import documented_keys
+
+    chosen = [
+        key
+        for key in documented_keys()
+        if fnmatch.fnmatchcase(key["name"], pattern) and scope in (None, key["scope"])
+    ]
+    if as_json:
+        print_json(chosen)
+        return
+    if not chosen:
+        names = {key["name"] for key in documented_keys()}
+        raise not_found(f"No config key matches '{pattern}'.", did_you_mean(pattern, names))
+    for key in chosen:
+        print_key(key)
+
+
+def print_key(key: dict[str, Any]) -> None:
+    facts = [
+        key["scope"],
+        key["type"],
+        f"default {key['default']}" if key["default"] is not None else "no default",
+    ]
+    if key["allowed"]:
+        facts.append(key["allowed"])
+    say(f"{click.style(key['name'], bold=True)}  {click.style(', '.join(facts), dim=True)}")
+    text = key["doc"] if key["acts"] else f"{key['doc']} (Accepted and shown; it has no effect yet.)"
+    say(click.wrap_text(text, width=78, initial_indent="  ", subsequent_indent="  "))
+
+
+def resource(kind: str, name: str, entries: Sequence[ConfigEntry] = ()) -> Any:
+    from confluent_kafka.admin import ConfigResource, ResourceType
+
+    if kind == "broker" and not name.isdigit():
+        raise usage(
+            f"'{name}' is no broker id.", "Broker ids are numbers; `moldau doctor` lists the brokers."
+        )
+    types = {"topic": ResourceType.TOPIC, "broker": ResourceType.BROKER}
+    return ConfigResource(types[kind], name, incremental_configs=list(entries) or None)
+
+
+def read_configs(connection: Connection, kind: str, name: str) -> dict[str, ConfigEntry]:
+    wanted = resource(kind, name)
+    require_broker(connection, kind, name)
+    future = connection.admin.describe_configs([wanted], request_timeout=connection.target.timeout_s)[wanted]
+    entries: dict[str, ConfigEntry] = connection.result(future, subject=name)
+    return entries
+
+
+def change_configs(
+    connection: Connection,
+    kind: str,
+    name: str,
+    changes: dict[str, str],
+    unset: Sequence[str],
+    *,
+    validate_only: bool = False,
+) -> None:
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry
+
+    operations = [
+        ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in changes.items()
+    ] + [ConfigEntry(key, None, incremental_operation=AlterConfigOpType.DELETE) for key in unset]
+    wanted = resource(kind, name, operations)
+    require_broker(connection, kind, name)
+    future = connection.admin.incremental_alter_configs(
+        [wanted], validate_only=validate_only, request_timeout=connection.target.timeout_s
+    )[wanted]
+    connection.result(future, subject=name)
+
+
+def require_broker(connection: Connection, kind: str, name: str) -> None:
+    """A request to a broker that is not there would only time out."""
+    if kind == "broker":
+        brokers = sorted(connection.metadata().brokers)
+        if int(name) not in brokers:
+            raise not_found(
+                f"There is no broker {name}.", f"The brokers are: {', '.join(map(str, brokers))}."
+            )
+
+
+def is_changed(entry: ConfigEntry, kind: str) -> bool:
+    return bool(entry.source == TOPIC_SOURCE if kind == "topic" else entry.source != DEFAULT_SOURCE)
+
+
+def changed_configs(connection: Connection, kind: str, name: str) -> dict[str, str]:
+    """What differs from the defaults, for descriptions; nothing where it may not be read."""
+    try:
+        entries = read_configs(connection, kind, name)
+    except CliError:
+        return {}
+    return {key: shown_value(entry) for key, entry in sorted(entries.items()) if is_changed(entry, kind)}

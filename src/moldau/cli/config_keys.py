@@ -1,0 +1,36 @@
+"""Moldau's own table of config keys, as the command line needs it: names for suggestions, documentation for
+people.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+
+@functools.cache
+def key_names() -> frozenset[str]:
+    return frozenset(key["name"] for key in documented_keys())
+
+
+@functools.cache
+def documented_keys() -> tuple[dict[str, Any], ...]:
+    """Every key that is listed, as a document, ordered by name."""
+    from moldau.config.table import KEYS
+
+    documents = [
+        {
+            "name": key.name,
+            "scope": key.scope.value,
+            "type": key.type.name.lower(),
+            "default": key.default,
+            "allowed": key.check.allowed if key.check is not None else None,
+            "update": key.update.value,
+            "importance": key.importance,
+            "acts": key.acts,
+            "doc": key.doc,
+        }
+        for key in KEYS
+        if not key.hidden
+    ]
+    return tuple(sorted(documents, key=lambda document: (document["name"], document["scope"])))

@@ -1,0 +1,70 @@
+"""How help looks: headings in colour on terminals, options in one column, and examples at the end.
+
+Colour follows one rule for the whole command line (`colour_setting`): NO_COLOR switches it off, FORCE_COLOR
+on, and otherwise it depends on whether the stream is a terminal.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+
+def colour_setting() -> bool | None:
+    """False: never; True: always; None: on terminals."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return None
+
+
+class Formatter(click.HelpFormatter):
+    def write_heading(self, heading: str) -> None:
+        self.write(f"{'':>{self.current_indent}}{click.style(heading + ':', fg='cyan', bold=True)}\n")
+
+    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+        super().write_usage(prog, args, click.style("Usage:", fg="cyan", bold=True) + " ")
+
+    def write_examples(self, examples: str) -> None:
+        with self.section("Examples"):
+            for line in examples.strip().splitlines():
+                styled = click.style(line, dim=True) if line.startswith("#") else line
+                self.write(f"{'':>{self.current_indent}}{styled}\n")
+
+
+class Context(click.Context):
+    formatter_class = Formatter
+
+
+class _WithExamples:
+    """Examples after the options, where people look for them. They are shown as written, never re-wrapped."""
+
+    context_class: type[click.Context] = Context
+    examples: str = ""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if self.examples and isinstance(formatter, Formatter):
+            formatter.write_examples(self.examples)
+
+
+class Command(_WithExamples, click.Command):
+    def __init__(self, *args: Any, examples: str = "", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = examples
+
+
+class Group(_WithExamples, click.Group):
+    """A group whose commands are listed as they were written, not by the alphabet."""
+
+    command_class = Command
+
+    def __init__(self, *args: Any, examples: str = "", **kwargs: Any) -> None:
+        kwargs.setdefault("no_args_is_help", True)
+        super().__init__(*args, **kwargs)
+        self.examples = examples
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)

@@ -1,0 +1,93 @@
+"""Options that many commands share, each defined once: `--bootstrap`, `-X`, `--timeout`, `--json`, `--set`.
+
+`@cluster_options` hands the command one `target: Target`, the cluster it talks to, instead of the loose
+options.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import click
+
+from moldau.cli.errors import usage
+
+DEFAULT_BOOTSTRAP = "localhost:9092"
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+# Whether the current command line asked for JSON: `app.run` must know it after the command's context is gone.
+_json_wanted = False
+
+
+def json_wanted() -> bool:
+    return _json_wanted
+
+
+@dataclass(frozen=True)
+class Target:
+    """The cluster that a command talks to, and how."""
+
+    bootstrap: str = DEFAULT_BOOTSTRAP
+    properties: dict[str, str] = field(default_factory=dict)
+    timeout_s: float = 10.0
+
+
+def cluster_options(function: Function) -> Function:
+    @functools.wraps(function)
+    def command(*args: Any, bootstrap: str, property_: tuple[str, ...], timeout: float, **kwargs: Any) -> Any:
+        target = Target(bootstrap, parse_pairs(property_, "-X"), timeout)
+        return function(*args, target=target, **kwargs)
+
+    decorated = click.option(
+        "--timeout",
+        type=click.FloatRange(min=0.1),
+        default=10.0,
+        metavar="SECONDS",
+        show_default=True,
+        help="How long to wait for the cluster.",
+    )(command)
+    decorated = click.option(
+        "-X",
+        "property_",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="A property of the client (librdkafka's names), such as security.protocol=SSL.",
+    )(decorated)
+    return click.option(  # type: ignore[return-value]
+        "-b",
+        "--bootstrap",
+        envvar="MOLDAU_BOOTSTRAP",
+        default=DEFAULT_BOOTSTRAP,
+        show_default=True,
+        metavar="HOST:PORT",
+        help="Address of any broker of the cluster; several with commas.  [env: MOLDAU_BOOTSTRAP]",
+    )(decorated)
+
+
+def remember_json(_ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> bool:
+    global _json_wanted
+    _json_wanted = wanted
+    return wanted
+
+
+def json_option(text: str = "Print one JSON document for programs.") -> Callable[[Function], Function]:
+    # Eager, so that even a mistake in another option is reported as JSON.
+    return click.option("--json", "as_json", is_flag=True, is_eager=True, callback=remember_json, help=text)
+
+
+def set_option(*names: str, text: str) -> Callable[[Function], Function]:
+    return click.option(*(names or ("--set",)), "settings", multiple=True, metavar="KEY=VALUE", help=text)
+
+
+def parse_pairs(pairs: Iterable[str], option: str) -> dict[str, str]:
+    """`key=value` texts as a dict; the value may be empty and may contain `=`."""
+    result = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise usage(f"{option} takes KEY=VALUE, not '{pair}'.")
+        result[key.strip()] = value
+    return result

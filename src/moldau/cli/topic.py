@@ -1,0 +1,338 @@
+"""`moldau topic`: create, list, describe, alter, delete."""
+
+from __future__ import annotations
+
+import fnmatch
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from moldau.cli.client import Connection
+from moldau.cli.complete import topic_names
+from moldau.cli.config import change_configs, changed_configs
+from moldau.cli.errors import CliError, Exit, usage
+from moldau.cli.help import Group
+from moldau.cli.offsets import partition_offsets
+from moldau.cli.options import Target, cluster_options, json_option, parse_pairs, set_option
+from moldau.cli.output import Column, bold, count_of, dim, good, note, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import TopicDescription
+
+NAMES: dict[str, Any] = {"nargs": -1, "required": True, "metavar": "TOPIC...", "shell_complete": topic_names}
+
+
+@click.group(
+    name="topic",
+    cls=Group,
+    examples="""
+moldau topic create orders --partitions 3
+moldau topic list
+moldau topic describe orders
+moldau topic delete orders
+""",
+)
+def command() -> None:
+    """Create, list, describe, alter and delete topics."""
+
+
+@command.command(
+    examples="""
+# Three partitions, kept for a day
+moldau topic create orders --partitions 3 --set retention.ms=86400000
+# The latest value of each key is kept for ever
+moldau topic create customers --set cleanup.policy=compact
+# In scripts: it is fine if it is there already
+moldau topic create orders --if-not-exists
+"""
+)
+@click.argument("names", **{**NAMES, "shell_complete": None})
+@click.option("-p", "--partitions", type=click.IntRange(min=1), metavar="N", help="Default: the cluster's.")
+@click.option(
+    "-r", "--replication-factor", type=click.IntRange(min=1), metavar="N", help="Default: the cluster's."
+)
+@set_option("-s", "--set", "--config", text="A config of the topic; may be repeated.")
+@click.option("--if-not-exists", is_flag=True, help="Leave topics that exist as they are.")
+@click.option("--validate-only", is_flag=True, help="Let the cluster check it, but create nothing.")
+@cluster_options
+@json_option()
+def create(
+    names: tuple[str, ...],
+    partitions: int | None,
+    replication_factor: int | None,
+    settings: tuple[str, ...],
+    if_not_exists: bool,
+    validate_only: bool,
+    target: Target,
+    as_json: bool,
+) -> None:
+    """Create topics."""
+    from confluent_kafka.admin import NewTopic
+
+    configs = parse_pairs(settings, "--set")
+    connection = Connection(target)
+    wanted = [
+        NewTopic(
+            name,
+            num_partitions=-1 if partitions is None else partitions,
+            replication_factor=-1 if replication_factor is None else replication_factor,
+            config=configs,
+        )
+        for name in names
+    ]
+    futures = connection.admin.create_topics(
+        wanted,
+        operation_timeout=target.timeout_s,
+        request_timeout=target.timeout_s,
+        validate_only=validate_only,
+    )
+    done = "would be created" if validate_only else "created"
+    outcomes = {
+        name: outcome(connection, futures[name], name, done, tolerate_exists=if_not_exists) for name in names
+    }
+    report(outcomes, as_json)
+
+
+@command.command(
+    name="list",
+    examples="""
+moldau topic list
+moldau topic list 'orders*'
+moldau topic list --json | jq -r '.[].name'
+""",
+)
+@click.argument("pattern", default="*", metavar="[PATTERN]")
+@click.option(
+    "-a", "--all", "internal", is_flag=True, help="With internal topics (their names begin with __)."
+)
+@cluster_options
+@json_option()
+def list_topics(pattern: str, internal: bool, target: Target, as_json: bool) -> None:
+    """List topics, all or those that match a pattern with * and ?."""
+    topics = Connection(target).metadata().topics
+    names = [
+        name
+        for name in sorted(topics)
+        if fnmatch.fnmatchcase(name, pattern) and (internal or not name.startswith("__"))
+    ]
+    if as_json:
+        print_json([summary(name, topics[name].partitions) for name in names])
+    elif not names:
+        note("No topics." if pattern == "*" else f"No topic matches '{pattern}'.")
+    else:
+        rows = [[str(cell) for cell in summary(name, topics[name].partitions).values()] for name in names]
+        print_table(
+            [Column("topic", style="bold"), Column("partitions", right=True), Column("replicas", right=True)],
+            rows,
+        )
+
+
+def summary(name: str, partitions: dict[int, Any]) -> dict[str, Any]:
+    replicas = max((len(partition.replicas) for partition in partitions.values()), default=0)
+    return {"name": name, "partitions": len(partitions), "replication_factor": replicas}
+
+
+@command.command(
+    examples="""
+moldau topic describe orders
+moldau topic describe orders --json | jq '.[0].partitions'
+"""
+)
+@click.argument("names", **NAMES)
+@cluster_options
+@json_option()
+def describe(names: tuple[str, ...], target: Target, as_json: bool) -> None:
+    """Show partitions, leaders, offsets and changed configs of topics."""
+    from confluent_kafka import TopicCollection
+
+    connection = Connection(target)
+    futures = connection.admin.describe_topics(TopicCollection(list(names)), request_timeout=target.timeout_s)
+    documents = [
+        description_document(connection, connection.result(futures[name], subject=name))
+        for name in dict.fromkeys(names)
+    ]
+    if as_json:
+        print_json(documents)
+        return
+    for index, document in enumerate(documents):
+        if index:
+            say("")
+        print_description(document)
+
+
+def description_document(connection: Connection, description: TopicDescription) -> dict[str, Any]:
+    offsets = partition_offsets(
+        connection, description.name, [p.id for p in description.partitions if p.leader]
+    )
+    return {
+        "name": description.name,
+        "id": str(description.topic_id),
+        "internal": description.is_internal,
+        "replication_factor": max((len(p.replicas) for p in description.partitions), default=0),
+        "configs": changed_configs(connection, "topic", description.name),
+        "partitions": [
+            {
+                "partition": partition.id,
+                "leader": partition.leader.id if partition.leader else None,
+                "replicas": [node.id for node in partition.replicas],
+                "isr": [node.id for node in partition.isr],
+                "first_offset": offsets[partition.id].first if partition.id in offsets else None,
+                "next_offset": offsets[partition.id].next if partition.id in offsets else None,
+            }
+            for partition in description.partitions
+        ],
+    }
+
+
+def print_description(document: dict[str, Any]) -> None:
+    partitions = document["partitions"]
+    say(
+        f"{bold(document['name'])}  {dim('id ' + document['id'])}  {count_of(len(partitions), 'partition')}, "
+        f"replication factor {document['replication_factor']}{', internal' if document['internal'] else ''}"
+    )
+    for key, value in document["configs"].items():
+        say(f"  {key}={value}")
+    columns = [
+        Column("partition", right=True),
+        Column("leader", right=True),
+        Column("replicas"),
+        Column("isr"),
+        Column("first offset", right=True),
+        Column("next offset", right=True),
+        Column("messages", right=True),
+    ]
+    print_table(columns, [partition_row(partition) for partition in partitions])
+
+
+def partition_row(partition: dict[str, Any]) -> list[str]:
+    first, following = partition["first_offset"], partition["next_offset"]
+    known = first is not None and following is not None
+    return [
+        str(partition["partition"]),
+        "none" if partition["leader"] is None else str(partition["leader"]),
+        ",".join(map(str, partition["replicas"])),
+        ",".join(map(str, partition["isr"])),
+        str(first) if known else "-",
+        str(following) if known else "-",
+        f"{following - first:,}" if known else "-",
+    ]
+
+
+@command.command(
+    examples="""
+# More partitions (fewer is not possible; keys then map to other partitions)
+moldau topic alter orders --partitions 6
+# Change one config, and set another back to its default
+moldau topic alter orders --set retention.ms=3600000 --unset segment.bytes
+"""
+)
+@click.argument("name", metavar="TOPIC", shell_complete=topic_names)
+@click.option(
+    "-p", "--partitions", type=click.IntRange(min=1), metavar="N", help="Raise the number of partitions."
+)
+@set_option("-s", "--set", "--config", text="Change a config; may be repeated.")
+@click.option("-u", "--unset", multiple=True, metavar="KEY", help="Set a config back to its default.")
+@cluster_options
+@json_option()
+def alter(
+    name: str,
+    partitions: int | None,
+    settings: tuple[str, ...],
+    unset: tuple[str, ...],
+    target: Target,
+    as_json: bool,
+) -> None:
+    """Change a topic's number of partitions or its configs."""
+    from confluent_kafka.admin import NewPartitions
+
+    changes = parse_pairs(settings, "--set")
+    if partitions is None and not changes and not unset:
+        raise usage("Nothing to change.", "Give --partitions, --set or --unset.")
+    connection = Connection(target)
+    connection.topic(name)  # an alteration of configs alone would not say that the topic is missing
+    if changes or unset:
+        change_configs(connection, "topic", name, changes, unset)
+    if partitions is not None:
+        future = connection.admin.create_partitions(
+            [NewPartitions(name, partitions)], request_timeout=target.timeout_s
+        )[name]
+        connection.result(future, subject=name)
+    report({name: "altered"}, as_json)
+
+
+@command.command(
+    examples="""
+moldau topic delete orders
+# In scripts
+moldau topic delete orders --yes --if-exists
+"""
+)
+@click.argument("names", **NAMES)
+@click.option("--if-exists", is_flag=True, help="Topics that are not there are fine.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask (asked only on a terminal).")
+@cluster_options
+@json_option()
+def delete(names: tuple[str, ...], if_exists: bool, yes: bool, target: Target, as_json: bool) -> None:
+    """Delete topics with all their messages."""
+    connection = Connection(target)
+    if not yes and sys.stdin.isatty():
+        click.confirm(f"Delete {', '.join(names)} with all messages?", abort=True, err=True)
+    futures = connection.admin.delete_topics(
+        list(names), operation_timeout=target.timeout_s, request_timeout=target.timeout_s
+    )
+    outcomes = {
+        name: outcome(connection, futures[name], name, "deleted", tolerate_absent=if_exists) for name in names
+    }
+    report(outcomes, as_json)
+
+
+Outcome = str | CliError
+
+
+def outcome(
+    connection: Connection,
+    future: Any,
+    name: str,
+    done: str,
+    *,
+    tolerate_exists: bool = False,
+    tolerate_absent: bool = False,
+) -> Outcome:
+    """What became of one topic; several are carried out even where one fails."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    try:
+        connection.result(future, subject=name)
+    except CliError as error:
+        cause = error.__cause__
+        code = cause.args[0].code() if isinstance(cause, KafkaException) else None
+        if tolerate_exists and code == KafkaError.TOPIC_ALREADY_EXISTS:
+            return "exists"
+        if tolerate_absent and code == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return "absent"
+        if error.code is Exit.UNREACHABLE:
+            raise
+        return error
+    return done
+
+
+def report(outcomes: dict[str, Outcome], as_json: bool) -> None:
+    """Say what was done, and fail with the first failure's sentence where there is one."""
+    failures = [error for error in outcomes.values() if isinstance(error, CliError)]
+    if as_json:
+        print_json([outcome_document(name, outcome) for name, outcome in outcomes.items()])
+    else:
+        for name, result in outcomes.items():
+            if isinstance(result, str):
+                say(f"{name}: {good(result)}")
+        for error in failures[:-1]:
+            say(f"{click.style('error: ', fg='red', bold=True)}{error.message}", err=True)
+    if failures:
+        raise failures[-1]
+
+
+def outcome_document(name: str, result: Outcome) -> dict[str, Any]:
+    if isinstance(result, CliError):
+        return {"topic": name, "status": "failed", "error": result.message}
+    return {"topic": name, "status": result}

@@ -9,6 +9,7 @@ started.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -17,22 +18,34 @@ T = TypeVar("T")
 logger = logging.getLogger("moldau.tasks")
 
 
+Report = Callable[[str, BaseException], None]
+"""Told of a failure that nobody waits for: the name of the work, and what it raised."""
+
+
+def log_failure(name: str, error: BaseException) -> None:
+    logger.error("%s failed: %s", name, error or type(error).__name__, exc_info=error)
+
+
 class Spawner:
-    __slots__ = ("_loop", "_running", "_wrap")
+    __slots__ = ("_context", "_loop", "_report", "_running")
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        wrap: Callable[[Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]] | None = None,
+        *,
+        report: Report = log_failure,
+        context: contextvars.Context | None = None,
     ) -> None:
         self._loop = loop
+        self._report = report
+        self._context = context
         self._running: dict[asyncio.Task[Any], None] = {}
-        self._wrap = wrap
 
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
-        task: asyncio.Task[T] = self._loop.create_task(self._wrap(work) if self._wrap else work, name=name)
+        context = self._context.copy() if self._context else None
+        task: asyncio.Task[T] = self._loop.create_task(work, name=name, context=context)
         self._running[task] = None
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._done, context=context)
         return task
 
     def cancel_all(self) -> list[asyncio.Task[Any]]:
@@ -44,17 +57,16 @@ class Spawner:
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._running.pop(task, None)
-        if not task.cancelled():
-            # Whoever awaits the task is woken by a callback that was queued together with this one: look
-            # after it ran.
-            self._loop.call_soon(log_if_unseen, task)
+        self.watch(task, task.get_name())
 
+    def watch(self, done: asyncio.Future[Any], name: str) -> None:
+        """Report the failure of a future that is done, unless somebody waits for it: whoever does was woken
+        before what is queued now."""
+        if not done.cancelled() and not self._loop.is_closed():
+            self._loop.call_soon(self._report_if_unseen, done, name)
 
-def log_if_unseen(future: asyncio.Future[Any]) -> None:
-    """Log a failure that nobody has retrieved, once. `_log_traceback` is asyncio's own mark for exactly
-    that."""
-    if getattr(future, "_log_traceback", True):
-        error = future.exception()
-        if error is not None:
-            name = future.get_name() if isinstance(future, asyncio.Task) else "work in a thread"
-            logger.error("%s failed: %s", name, error or type(error).__name__, exc_info=error)
+    def _report_if_unseen(self, done: asyncio.Future[Any], name: str) -> None:
+        if getattr(done, "_log_traceback", True):  # asyncio's own mark of a failure that nobody has retrieved
+            error = done.exception()
+            if error is not None:
+                self._report(name, error)

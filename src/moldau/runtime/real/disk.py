@@ -41,7 +41,7 @@ class RealDisk:
         except FileNotFoundError:
             if not create:
                 raise
-            self.pool.create(file)
+            self.pool.open(file, create=True)
         else:
             if stat.S_ISDIR(mode):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)

@@ -62,17 +62,9 @@ class FilePool:
     def open_count(self) -> int:
         return len(self._open)
 
-    def create(self, file: RealFile) -> None:
+    def open(self, file: RealFile, *, create: bool = False) -> None:
         with self._lock:
-            self._open_locked(file, OPEN_FLAGS | os.O_CREAT)
-
-    def descriptor(self, file: RealFile) -> int:
-        """The file's descriptor, for a call that the pool's own thread makes right away."""
-        if file.fd < 0:
-            with self._lock:
-                self._open_locked(file, OPEN_FLAGS)
-        file.used = True
-        return file.fd
+            self._open_locked(file, OPEN_FLAGS | os.O_CREAT if create else OPEN_FLAGS)
 
     def pin(self, file: RealFile) -> int:
         """A descriptor for a call from any thread, open until `unpin`."""
@@ -233,9 +225,16 @@ class RealFile:
 
     def descriptor(self) -> int:
         """For one call that follows at once on the loop's thread: sendfile."""
-        return self.pool.descriptor(self)
+        if self.fd < 0:
+            self.pool.open(self)
+        self.used = True
+        return self.fd
 
     def pinned(self, call: Callable[..., T], *args: Any) -> T:
+        """Run a call on a descriptor that cannot be closed under it, from whatever thread."""
+        if self.fd >= 0 and _get_ident() == self.owner:
+            self.used = True
+            return call(self.fd, *args)
         fd = self.pool.pin(self)
         try:
             return call(fd, *args)

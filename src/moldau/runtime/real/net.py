@@ -98,6 +98,7 @@ class RealStream:
     def close(self) -> None:
         self.unwatch_readable()
         self.unwatch_writable()
+        self._fd = -1
         self._socket.close()
 
     def _joined_send(self, buffers: Sequence[Buffer]) -> int:

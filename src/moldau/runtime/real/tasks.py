@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from moldau.runtime.ports import Timer
-from moldau.runtime.supervision import Spawner, log_if_unseen
+from moldau.runtime.supervision import Spawner
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class RealTasks:
 
     def in_thread(self, work: Callable[..., T], *args: Any) -> asyncio.Future[T]:
         future = self._loop.run_in_executor(self._executor, work, *args)
-        future.add_done_callback(self._report)
+        future.add_done_callback(self._thread_done)
         return future
 
     async def sleep(self, delay_s: float) -> None:
@@ -50,6 +50,5 @@ class RealTasks:
         """End the threads: work under way is finished, work that has not begun is dropped."""
         self._executor.shutdown(wait=True, cancel_futures=True)
 
-    def _report(self, future: asyncio.Future[Any]) -> None:
-        if not future.cancelled() and not self._loop.is_closed():
-            self._loop.call_soon(log_if_unseen, future)
+    def _thread_done(self, future: asyncio.Future[Any]) -> None:
+        self._spawner.watch(future, "work in a thread")

@@ -20,8 +20,9 @@ from typing import Any
 from kio.serial import entity_reader
 
 from moldau.wire.apis import APIS
-from moldau.wire.frames import WireError, request_frame, response_frame
+from moldau.wire.frames import request_frame, response_frame
 from moldau.wire.guard import Cut, compile_guard, make_cuts
+from moldau.wire.primitives import WireError
 from moldau.wire.schema import Direction, message_class
 from moldau.wire.writer import Writer, compile_writer
 

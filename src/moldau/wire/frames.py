@@ -15,6 +15,8 @@ from struct import error as StructError
 from typing import Final
 
 from moldau.wire.apis import FLEXIBLE_FROM, NEVER, RESPONSE_HEADER_FLEXIBLE_FROM
+from moldau.wire.primitives import WireError as WireError
+from moldau.wire.primitives import skip_tagged_fields
 
 SIZE: Final = Struct(">i")
 SIZE_BYTES: Final = SIZE.size
@@ -29,10 +31,6 @@ _FRAME_HEAD: Final = Struct(">ii")  # size, correlation id
 _FRAME_HEAD_FLEXIBLE: Final = Struct(">iix")
 
 RequestHeader = tuple[int, int, int, str | None, int]
-
-
-class WireError(Exception):
-    """The peer's bytes are not the message that they claim to be: close the connection."""
 
 
 def parse_request_header(frame: memoryview) -> RequestHeader:
@@ -101,44 +99,3 @@ def parse_response_header(frame: memoryview, api_key: int, version: int) -> tupl
     if position > len(frame):
         raise WireError("the response ends within its header")
     return correlation_id, position
-
-
-def read_uvarint(view: memoryview, position: int) -> tuple[int, int]:
-    """An unsigned varint of at most 32 bits, and the position after it. IndexError where the buffer ends."""
-    value = shift = 0
-    while True:
-        byte = view[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-        if shift > 28:
-            raise WireError("varint of more than five bytes")
-    if value >> 32:
-        raise WireError("varint of more than 32 bits")
-    return value, position
-
-
-def pack_uvarint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def skip_tagged_fields(view: memoryview, position: int) -> int:
-    """The position after a section of tagged fields. IndexError where the buffer ends."""
-    count, position = read_uvarint(view, position)
-    stop = len(view)
-    if count > (stop - position) // 2:  # a field is at least its tag and its size
-        raise WireError(f"{count} tagged fields in {stop - position} bytes")
-    for _ in range(count):
-        _, position = read_uvarint(view, position)
-        size, position = read_uvarint(view, position)
-        position += size
-        if position > stop:
-            raise WireError("a tagged field reaches past the end of the message")
-    return position

@@ -20,7 +20,7 @@ from dataclasses import replace
 from struct import Struct, calcsize
 from typing import Any, Final
 
-from moldau.wire.frames import WireError, pack_uvarint, read_uvarint
+from moldau.wire.primitives import WireError, pack_uvarint, read_uvarint
 from moldau.wire.schema import FIXED, FieldSpec, is_flexible, plain_fields, tagged_fields
 
 Cut = tuple[int, int, bytes]

@@ -14,7 +14,7 @@ from types import NoneType
 from typing import Any, Final, Literal, get_args, get_origin
 
 from moldau.wire.apis import APIS, is_known
-from moldau.wire.frames import WireError
+from moldau.wire.primitives import WireError
 
 Direction = Literal["request", "response"]
 

@@ -21,7 +21,7 @@ from struct import Struct, pack
 from typing import Any, Final
 from uuid import UUID
 
-from moldau.wire.frames import pack_uvarint
+from moldau.wire.primitives import UVARINTS
 from moldau.wire.schema import (
     FIXED,
     FieldSpec,
@@ -38,14 +38,14 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ZERO_UUID: Final = bytes(16)
 
 
-class _Uvarints(dict[int, bytes]):
-    """Encoded varints: the short ones from a table, the others made on demand and not kept."""
+class _Int32Packers(dict[int, Callable[..., bytes]]):
+    """Packers of arrays of int32 (replicas, partitions) by length: the short ones from a table."""
 
-    def __missing__(self, value: int) -> bytes:
-        return pack_uvarint(value)
+    def __missing__(self, count: int) -> Callable[..., bytes]:
+        return Struct(f">{count}i").pack
 
 
-UVARINTS: Final = _Uvarints({value: pack_uvarint(value) for value in range(256)})
+_INT32S: Final = _Int32Packers({count: Struct(f">{count}i").pack for count in range(16)})
 
 
 def _duration_ms(value: int | timedelta) -> int:
@@ -78,6 +78,7 @@ _GLOBALS: Final[dict[str, Any]] = {
     "timestamp_ms": _timestamp_ms,
     "uuid_bytes": _uuid_bytes,
     "uvarint": UVARINTS,
+    "int32s": _INT32S,
     "pack": pack,
 }
 
@@ -179,6 +180,9 @@ class _Compiler:
         else:
             self._emit(f"{length} = len({items})")
         self._length(flexible, "i", length)
+        if spec.kafka_type == "int32":
+            self._emit(f"put(int32s[len({items})](*{items}))")
+            return
         if spec.kafka_type in FIXED and spec.kafka_type not in _CONVERTERS:
             self._emit(f"put(pack('>%d{FIXED[spec.kafka_type]}' % len({items}), *{items}))")
             return

@@ -5,20 +5,15 @@ from __future__ import annotations
 import io
 import random
 from dataclasses import fields, is_dataclass
-from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
-from uuid import UUID
 
 import pytest
-from kio.schema.errors import ErrorCode
-from kio.schema.metadata.v13 import response as metadata
 from kio.serial import entity_writer
 
-from moldau.wire.apis import APIS, APIS_BY_NAME, Api
+from moldau.wire.apis import APIS, Api
 from moldau.wire.codec import decode_request, decode_response, encode_request, encode_response
 from moldau.wire.schema import Direction, message_class
-from moldau.wire.writer import compile_writer
 
 from .instances import instance
 

@@ -16,7 +16,7 @@ from moldau.config.table import BROKER_KEYS
 
 PREFIX = "MOLDAU_"
 #: Variables of the command line that are not configuration keys.
-OTHER_VARIABLES = frozenset({"MOLDAU_BOOTSTRAP"})
+OTHER_VARIABLES = frozenset({"MOLDAU_BOOTSTRAP", "MOLDAU_DEBUG", "MOLDAU_FALLBACKS", "MOLDAU_KAFKA_CACHE"})
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 

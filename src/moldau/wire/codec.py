@@ -28,28 +28,42 @@ from moldau.wire.writer import Writer, compile_writer
 
 Decoder = Callable[[memoryview, int], Any]
 
-_decoders: dict[tuple[Direction, int, int], Decoder] = {}
-_encoders: dict[tuple[Direction, int, int], Writer] = {}
+_request_decoders: dict[tuple[int, int], Decoder] = {}
+_response_decoders: dict[tuple[int, int], Decoder] = {}
+_request_encoders: dict[tuple[int, int], Writer] = {}
+_response_encoders: dict[tuple[int, int], Writer] = {}
 
 
 def decode_request(api_key: int, version: int, frame: memoryview, position: int) -> Any:
     """The body of a request, from `position` to the end of its frame, as kio's class of this version."""
-    return _decoder("request", api_key, version)(frame, position)
+    decode = _request_decoders.get((api_key, version))
+    if decode is None:
+        decode = _request_decoders[api_key, version] = _decoder("request", api_key, version)
+    return decode(frame, position)
 
 
 def decode_response(api_key: int, version: int, frame: memoryview, position: int) -> Any:
     """The body of a response, from `position` to the end of its frame, as kio's class of this version."""
-    return _decoder("response", api_key, version)(frame, position)
+    decode = _response_decoders.get((api_key, version))
+    if decode is None:
+        decode = _response_decoders[api_key, version] = _decoder("response", api_key, version)
+    return decode(frame, position)
 
 
 def encode_request(api_key: int, version: int, message: Any) -> bytes:
     """The body of a request of this version, from any object with the newest version's attributes."""
-    return _encoder("request", api_key, version)(message)
+    encode = _request_encoders.get((api_key, version))
+    if encode is None:
+        encode = _request_encoders[api_key, version] = _encoder("request", api_key, version)
+    return encode(message)
 
 
 def encode_response(api_key: int, version: int, message: Any) -> bytes:
     """The body of a response of this version, from any object with the newest version's attributes."""
-    return _encoder("response", api_key, version)(message)
+    encode = _response_encoders.get((api_key, version))
+    if encode is None:
+        encode = _response_encoders[api_key, version] = _encoder("response", api_key, version)
+    return encode(message)
 
 
 def encode_request_frame(
@@ -65,24 +79,13 @@ def encode_response_frame(api_key: int, version: int, correlation_id: int, messa
     return response_frame(api_key, version, correlation_id, encode_response(api_key, version, message))
 
 
-def _decoder(direction: Direction, api_key: int, version: int) -> Decoder:
-    decoder = _decoders.get((direction, api_key, version))
-    if decoder is None:
-        decoder = _compile_decoder(message_class(direction, api_key, version))
-        _decoders[direction, api_key, version] = decoder
-    return decoder
-
-
 def _encoder(direction: Direction, api_key: int, version: int) -> Writer:
-    encoder = _encoders.get((direction, api_key, version))
-    if encoder is None:
-        struct = message_class(direction, api_key, version)
-        newest = message_class(direction, api_key, APIS[api_key].max_version)
-        encoder = _encoders[direction, api_key, version] = compile_writer(struct, newest)
-    return encoder
+    struct = message_class(direction, api_key, version)
+    return compile_writer(struct, message_class(direction, api_key, APIS[api_key].max_version))
 
 
-def _compile_decoder(struct: type[Any]) -> Decoder:
+def _decoder(direction: Direction, api_key: int, version: int) -> Decoder:
+    struct = message_class(direction, api_key, version)
     guard = compile_guard(struct)
     read = entity_reader(struct)
 

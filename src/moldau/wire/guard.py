@@ -33,12 +33,21 @@ def _refuse(what: str, value: int) -> None:
     raise WireError(f"{what} of {value}")
 
 
+def _skip_bytes(view: memoryview, position: int, nullable: bool) -> int:
+    """Step over a compact string or bytes."""
+    length, position = read_uvarint(view, position)
+    if not length and not nullable:
+        raise WireError("null where there may be none")
+    return position + max(length - 1, 0)
+
+
 _GLOBALS: Final[dict[str, Any]] = {
     "int8": Struct(">b").unpack_from,
     "int16": Struct(">h").unpack_from,
     "int32": Struct(">i").unpack_from,
     "read_uvarint": read_uvarint,
     "refuse": _refuse,
+    "skip_bytes": _skip_bytes,
 }
 
 
@@ -148,8 +157,19 @@ class _Compiler:
     # -- kinds of fields
 
     def _bytes(self, spec: FieldSpec, flexible: bool) -> None:
-        length = self._length(flexible, "int16" if spec.kafka_type == "string" else "int32", spec.nullable)
-        self._emit(f"if {length} > 0: p += {length}")
+        self._take_step()
+        length = self._local()
+        if flexible:
+            self._emit(f"{length} = view[p]")
+            # A compact length is one more than the bytes that follow, so a short one is also the step over both.
+            self._emit(f"if 0 < {length} < 128: p += {length}")
+            self._emit(f"else: p = skip_bytes(view, p, {spec.nullable})")
+        else:
+            code, size = ("int16", 2) if spec.kafka_type == "string" else ("int32", 4)
+            self._emit(f"{length} = {code}(view, p)[0]")
+            self._emit(f"if {length} >= 0: p += {length} + {size}")
+            self._emit(f"elif {length} == -1 and {spec.nullable}: p += {size}")
+            self._emit(f"else: refuse('length', {length})")
 
     def _nested(self, struct: type[Any], nullable: bool) -> None:
         if not nullable:
@@ -162,15 +182,21 @@ class _Compiler:
             self.struct(struct)
 
     def _array(self, spec: FieldSpec, flexible: bool) -> None:
-        length = self._length(flexible, "int32", spec.nullable)
-        self._emit(
-            f"if {length} * {max(1, _bytes_min(spec, flexible))} > stop - p: refuse('array', {length})"
-        )
-        if spec.kafka_type in FIXED:
-            self._emit(f"if {length} > 0: p += {length} * {_SIZES[spec.kafka_type]}")
-            return
-        with self._block(f"for _ in range({length}):"):
-            self.field(replace(spec, is_array=False, nullable=False), flexible)
+        self._take_step()
+        length, least = self._local(), -1 if spec.nullable else 0
+        if flexible:
+            self._emit(f"{length} = view[p] - 1; p += 1")
+            self._emit(f"if {length} > 126: {length}, p = read_uvarint(view, p - 1); {length} -= 1")
+        else:
+            self._emit(f"{length} = int32(view, p)[0]; p += 4")
+        with self._block(f"if {length}:"):
+            room = f"(stop - p) // {max(1, _bytes_min(spec, flexible))}"
+            self._emit(f"if not {least} <= {length} <= {room}: refuse('array', {length})")
+            if spec.kafka_type in FIXED:
+                self._emit(f"if {length} > 0: p += {length} * {_SIZES[spec.kafka_type]}")
+                return
+            with self._block(f"for _ in range({length}):"):
+                self.field(replace(spec, is_array=False, nullable=False), flexible)
 
     def _tagged(self, specs: tuple[FieldSpec, ...]) -> None:
         self._take_step()
@@ -178,19 +204,6 @@ class _Compiler:
         known = self._constant({spec.tag: _compile_tagged_guard(spec) for spec in specs})
         self._emit(f"if view[p]: p = {walk}({known}, view, p, stop, cuts)")
         self._emit("else: p += 1")
-
-    def _length(self, flexible: bool, legacy: str, nullable: bool) -> str:
-        """The length of a string or an array, -1 for a null where one is allowed."""
-        self._take_step()
-        length = self._local()
-        if flexible:
-            self._emit(f"{length} = view[p] - 1; p += 1")
-            with self._block(f"if {length} > 126:"):
-                self._emit(f"{length}, p = read_uvarint(view, p - 1); {length} -= 1")
-        else:
-            self._emit(f"{length} = {legacy}(view, p)[0]; p += {2 if legacy == 'int16' else 4}")
-        self._emit(f"if {length} < {-1 if nullable else 0}: refuse('length', {length})")
-        return length
 
     # -- pieces of source
 

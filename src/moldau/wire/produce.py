@@ -132,10 +132,14 @@ def _parse_one_flexible(frame: memoryview, position: int, version: int) -> Produ
     if no_transaction or topics != 2 or partitions != 2:
         return None
     size = frame[position]
-    if size < 0x80:
-        position += 1
-    else:
-        size, position = read_uvarint(frame, position)
+    position += 1
+    if size >= 0x80:
+        byte = frame[position]
+        if byte < 0x80:  # in line, as most record sets have a length of two bytes
+            size += (byte - 1) << 7
+            position += 1
+        else:
+            size, position = read_uvarint(frame, position - 1)
     stop = position + size - 1
     # No tagged fields in the partition, the topic and the request: three zero bytes end the frame.
     if not size or stop + 3 != len(frame) or frame[stop:].tobytes() != b"\0\0\0":
@@ -180,7 +184,8 @@ def _parse_flexible(frame: memoryview, position: int, version: int) -> ProduceRe
             (index,) = _INT32.unpack_from(frame, position)
             size, position = read_uvarint(frame, position + 4)
             partitions.append(_records(frame, index, position, size - 1))
-            position = skip_tagged_fields(frame, position + max(size - 1, 0))
+            position += max(size - 1, 0)
+            position = skip_tagged_fields(frame, position) if frame[position] else position + 1
         position = skip_tagged_fields(frame, position)
         topics.append((topic or "", partitions))
     position = skip_tagged_fields(frame, position)

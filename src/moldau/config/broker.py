@@ -9,7 +9,7 @@ else the default.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from moldau.config.key import ConfigError, Key, Update
@@ -153,7 +153,7 @@ def _why(key: Key) -> str:
     return "not acted on yet" if key.name in BROKER_KEYS else key.doc
 
 
-def dynamic_names(names: Mapping[str, str], *, per_broker: bool) -> tuple[list[str], list[str]]:
+def dynamic_names(names: Iterable[str], *, per_broker: bool) -> tuple[list[str], list[str]]:
     """Of changed names: those that cannot change while the broker runs, and those that only one broker can
     have.
     """

@@ -92,7 +92,6 @@ CONNECTIONS = (
         "PLAINTEXT://:9092",
         None,
         "Where the broker listens: NAME://HOST:PORT, ...; no host is every interface, port 0 a free one.",
-        update=Update.PER_BROKER,
         importance="high",
     ),
     _key(
@@ -110,7 +109,6 @@ CONNECTIONS = (
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
         None,
         "The security protocol of each listener name. A listener in use must be PLAINTEXT today.",
-        update=Update.PER_BROKER,
         importance="low",
     ),
     _key(

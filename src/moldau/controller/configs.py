@@ -1,0 +1,259 @@
+"""Decisions on configurations: what AlterConfigs and IncrementalAlterConfigs may do, with Kafka's answers.
+Pure.
+
+A change is decided resource by resource: the settings that the resource would have are put together and
+checked whole; the record says what they are then. A resource or a key that is named twice is refused. Loggers
+are not decided here: their levels belong to a process and are not kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from moldau.base.errors import ErrorCode, KafkaError
+from moldau.config.broker import BrokerConfig, dynamic_names
+from moldau.config.group_keys import GROUP_BOUNDS
+from moldau.config.key import ConfigError, Key, Type, java_list
+from moldau.config.table import (
+    CLIENT_METRICS_KEYS,
+    GROUP_KEYS,
+    TOPIC_KEYS,
+    broker_key,
+    unknown_broker_key,
+)
+from moldau.config.topic import check_topic_overrides
+from moldau.controller.names import check_topic_name
+from moldau.metadata.image import ClusterImage
+from moldau.metadata.records import ConfigChanged, ConfigResource, ResourceType
+
+INTERVAL_MS_MIN, INTERVAL_MS_MAX = 100, 3_600_000
+
+
+class Operation(IntEnum):
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Alteration(NamedTuple):
+    """One key of one resource; the operation is a plain number, as it came, because it may be none of
+    ours.
+    """
+
+    name: str
+    value: str | None
+    operation: int = Operation.SET
+
+
+class Alterations(NamedTuple):
+    """What a request asks of one resource. `replace`: these settings and no others (AlterConfigs)."""
+
+    type: int
+    name: str
+    changes: Sequence[Alteration]
+    replace: bool = False
+
+
+class AlterOutcome(NamedTuple):
+    type: int
+    name: str
+    error: ErrorCode
+    message: str | None
+    record: ConfigChanged | None
+
+
+def decide_alter(
+    image: ClusterImage, config: BrokerConfig, resources: Sequence[Alterations]
+) -> list[AlterOutcome]:
+    counts = Counter((resource.type, resource.name) for resource in resources)
+    outcomes = []
+    for asked in resources:
+        try:
+            if counts[asked.type, asked.name] > 1:
+                raise _bad_request("Each resource must appear at most once.")
+            record = _alter(image, config, asked)
+            outcomes.append(AlterOutcome(asked.type, asked.name, ErrorCode.none, None, record))
+        except KafkaError as error:
+            outcomes.append(AlterOutcome(asked.type, asked.name, error.code, error.message, None))
+    return outcomes
+
+
+def _bad_request(reason: str) -> KafkaError:
+    return KafkaError(ErrorCode.invalid_request, reason)
+
+
+def _bad_config(reason: str) -> KafkaError:
+    return KafkaError(ErrorCode.invalid_config, reason)
+
+
+def check_keys_and_values(changes: Sequence[Alteration]) -> None:
+    """What holds for every kind of resource, and is looked at first."""
+    if len({change.name for change in changes}) < len(changes):
+        raise _bad_request("Error due to duplicate config keys")
+    nulls = [c.name for c in changes if c.value is None and c.operation != Operation.DELETE]
+    if nulls:
+        raise _bad_request(f"Null value not supported for : {', '.join(nulls)}")
+
+
+def _alter(image: ClusterImage, config: BrokerConfig, asked: Alterations) -> ConfigChanged | None:
+    check_keys_and_values(asked.changes)
+    match asked.type:
+        case ResourceType.TOPIC:
+            return _alter_topic(image, config, asked)
+        case ResourceType.BROKER:
+            return _alter_broker(image, config, asked)
+        case ResourceType.GROUP:
+            return _alter_group(image, config, asked)
+        case ResourceType.CLIENT_METRICS:
+            return _alter_client_metrics(image, asked)
+    raise _bad_request(f"Unknown resource type {asked.type}")
+
+
+def _alter_topic(image: ClusterImage, config: BrokerConfig, asked: Alterations) -> ConfigChanged | None:
+    if not asked.name:
+        raise _bad_request("Default topic resources are not allowed.")
+    configs = _changed(image, asked, TOPIC_KEYS)
+    check_topic_name(asked.name)
+    if asked.name not in image.topics:
+        raise KafkaError(ErrorCode.unknown_topic_or_partition, f"The topic '{asked.name}' does not exist.")
+    try:
+        check_topic_overrides(config, configs)
+    except ConfigError as error:
+        raise _bad_config(str(error)) from error
+    return _record(image, asked, configs)
+
+
+def _alter_broker(image: ClusterImage, config: BrokerConfig, asked: Alterations) -> ConfigChanged | None:
+    per_broker = bool(asked.name)
+    if per_broker:
+        asked = asked._replace(name=str(_broker_id(image, asked.name)))
+    fixed, own = dynamic_names([change.name for change in asked.changes], per_broker=per_broker)
+    if fixed:
+        raise _bad_request(f"Cannot update these configs dynamically: {java_list(fixed)}")
+    if own:
+        raise _bad_request(
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            f"{java_list(own)}"
+        )
+    keys = {}
+    for change in asked.changes:
+        key = broker_key(change.name)
+        if key is None and change.operation != Operation.DELETE:
+            raise _bad_request(str(unknown_broker_key(change.name)))
+        if key is not None:
+            keys[change.name] = key
+    configs = _changed(image, asked, keys)
+    try:
+        if per_broker:
+            config.with_dynamic(config.dynamic_default, configs)
+        else:
+            config.with_dynamic(configs, config.dynamic)
+    except ConfigError as error:
+        raise _bad_request(str(error)) from error
+    return _record(image, asked, configs)
+
+
+def _broker_id(image: ClusterImage, name: str) -> int:
+    digits = name[1:] if name[:1] in ("+", "-") else name
+    if not digits.isdecimal():
+        raise _bad_request(f"Node id must be an integer, but it is: {name}")
+    if int(name) not in image.brokers:
+        expected = " or ".join(map(str, sorted(image.brokers)))
+        raise _bad_request(f"Unexpected broker id, expected {expected}, but received {int(name)}")
+    return int(name)
+
+
+def _alter_group(image: ClusterImage, config: BrokerConfig, asked: Alterations) -> ConfigChanged | None:
+    if not asked.name:
+        raise _bad_request("Default group resources are not allowed.")
+    configs = _changed(image, asked, GROUP_KEYS)
+    try:
+        check_group_configs(config, configs)
+    except ConfigError as error:
+        raise _bad_config(str(error)) from error
+    return _record(image, asked, configs)
+
+
+def check_group_configs(config: BrokerConfig, configs: Mapping[str, str]) -> None:
+    for name in configs:
+        if name not in GROUP_KEYS:
+            raise ConfigError(f"Unknown group config name: {name}")
+    values = {name: key.parse(configs[name]) for name, key in GROUP_KEYS.items() if name in configs}
+    for name, least, most in GROUP_BOUNDS:
+        if name not in values:
+            continue
+        if least is not None and values[name] < config[least]:
+            raise ConfigError(f"{name} must be greater than or equal to {least}")
+        if most is not None and values[name] > config[most]:
+            raise ConfigError(f"{name} must be less than or equal to {most}")
+
+
+def _alter_client_metrics(image: ClusterImage, asked: Alterations) -> ConfigChanged | None:
+    if not asked.name:
+        raise _bad_request("Subscription name can't be empty")
+    configs = _changed(image, asked, CLIENT_METRICS_KEYS)
+    for name in configs:
+        if name not in CLIENT_METRICS_KEYS:
+            raise _bad_request(f"Unknown client metrics configuration: {name}")
+    try:
+        values = {name: CLIENT_METRICS_KEYS[name].parse(text) for name, text in configs.items()}
+    except ConfigError as error:
+        raise _bad_config(str(error)) from error
+    interval_ms = values.get("interval.ms", INTERVAL_MS_MIN)
+    if not INTERVAL_MS_MIN <= interval_ms <= INTERVAL_MS_MAX:
+        raise _bad_request(
+            f"Invalid value {interval_ms} for interval.ms, interval must be between "
+            f"{INTERVAL_MS_MIN} and {INTERVAL_MS_MAX} (1 hour)"
+        )
+    return _record(image, asked, configs)
+
+
+def _changed(image: ClusterImage, asked: Alterations, keys: Mapping[str, Key]) -> dict[str, str]:
+    """The settings that the resource would have; they are not checked yet."""
+    if asked.replace:
+        return {change.name: change.value or "" for change in asked.changes}
+    configs = dict(_current(image, asked))
+    for change in asked.changes:
+        value = change.value or ""
+        if change.operation == Operation.SET:
+            configs[change.name] = value
+        elif change.operation == Operation.DELETE:
+            configs.pop(change.name, None)
+        elif change.operation in (Operation.APPEND, Operation.SUBTRACT):
+            operation = Operation(change.operation)
+            before = configs.get(change.name)
+            configs[change.name] = _changed_list(keys.get(change.name), change.name, before, value, operation)
+        else:
+            raise KafkaError(ErrorCode.unknown_server_error)
+    return configs
+
+
+def _changed_list(key: Key | None, name: str, before: str | None, value: str, operation: Operation) -> str:
+    if key is None or key.type is not Type.LIST:
+        raise _bad_config(f"Can't {operation.name} to key {name} because its type is not LIST.")
+    # A list that is not set yet starts from its default, not from the broker's.
+    items = _items(key.default or "" if before is None else before)
+    named = _items(value)
+    if operation is Operation.APPEND:
+        items += [item for item in named if item not in items]
+    else:
+        items = [item for item in items if item not in named]
+    return ",".join(items)
+
+
+def _items(text: str) -> list[str]:
+    return [item for item in (part.strip() for part in text.split(",")) if item]
+
+
+def _current(image: ClusterImage, asked: Alterations) -> Mapping[str, str]:
+    return image.configs(ConfigResource(ResourceType(asked.type), asked.name))
+
+
+def _record(image: ClusterImage, asked: Alterations, configs: dict[str, str]) -> ConfigChanged | None:
+    if configs == _current(image, asked):
+        return None
+    return ConfigChanged(ConfigResource(ResourceType(asked.type), asked.name), configs)

@@ -1,0 +1,299 @@
+"""Decisions on topics: what CreateTopics, DeleteTopics and CreatePartitions may do, with Kafka's answers.
+Pure.
+
+Each decision takes the image as it is and says what happens to every topic asked for: a record to apply, or
+an error with the text that Kafka gives. A request is decided as a whole: what one topic gets does not depend
+on the others, except for names that are given twice, which are all refused.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+from uuid import UUID
+
+from moldau.base.errors import ErrorCode, KafkaError
+from moldau.config.broker import BrokerConfig
+from moldau.config.key import ConfigError
+from moldau.config.topic import check_topic_overrides
+from moldau.controller.names import check_topic_name
+from moldau.controller.placement import check_manual_assignment, new_partition, place
+from moldau.metadata.image import ClusterImage, Topic
+from moldau.metadata.records import PartitionsAdded, TopicCreated, TopicDeleted
+
+T = TypeVar("T")
+
+#: Kafka's bound on what one request may create.
+PARTITIONS_PER_REQUEST_MAX = 10_000
+TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
+_METADATA_TOPIC = "__cluster_metadata"
+_DEFAULT = -1
+
+
+class NewTopic(NamedTuple):
+    """A topic to create. -1 partitions or replicas take the broker's default, or come from the
+    assignments.
+    """
+
+    name: str
+    partitions: int = _DEFAULT
+    replication_factor: int = _DEFAULT
+    #: (partition, replicas) in the order given.
+    assignments: Sequence[tuple[int, tuple[int, ...]]] = ()
+    configs: Sequence[tuple[str, str | None]] = ()
+
+
+class MorePartitions(NamedTuple):
+    """A topic to enlarge to so many partitions, with the replicas of the new ones where the client says
+    them.
+    """
+
+    name: str
+    partitions: int
+    assignments: Sequence[tuple[int, ...]] | None = None
+
+
+class TopicReference(NamedTuple):
+    """A topic to delete: by name or by id."""
+
+    name: str | None
+    topic_id: UUID | None = None
+
+
+class CreateOutcome(NamedTuple):
+    name: str
+    error: ErrorCode
+    message: str | None
+    record: TopicCreated | None
+
+
+class DeleteOutcome(NamedTuple):
+    name: str | None
+    topic_id: UUID | None
+    error: ErrorCode
+    message: str | None
+    record: TopicDeleted | None
+
+
+class PartitionsOutcome(NamedTuple):
+    name: str
+    error: ErrorCode
+    message: str | None
+    record: PartitionsAdded | None
+
+
+def decide_create(
+    image: ClusterImage, config: BrokerConfig, topics: Sequence[NewTopic], new_id: Callable[[], UUID]
+) -> list[CreateOutcome]:
+    counts = Counter(topic.name for topic in topics)
+    wanted = sum(_partitions_wanted(topic, config) for topic in topics if counts[topic.name] == 1)
+    outcomes = []
+    for topic in _first_of_each(topics, lambda topic: topic.name):
+        try:
+            if counts[topic.name] > 1:
+                raise KafkaError(ErrorCode.invalid_request, "Duplicate topic name.")
+            if wanted > PARTITIONS_PER_REQUEST_MAX:
+                raise KafkaError(ErrorCode.policy_violation, TOO_MANY_PARTITIONS)
+            outcomes.append(
+                CreateOutcome(topic.name, ErrorCode.none, None, _create(image, config, topic, new_id))
+            )
+        except KafkaError as error:
+            outcomes.append(CreateOutcome(topic.name, error.code, error.message, None))
+    return outcomes
+
+
+def _partitions_wanted(topic: NewTopic, config: BrokerConfig) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    default: int = config["num.partitions"]
+    return default if topic.partitions == _DEFAULT else max(0, topic.partitions)
+
+
+def _create(
+    image: ClusterImage, config: BrokerConfig, topic: NewTopic, new_id: Callable[[], UUID]
+) -> TopicCreated:
+    if topic.name == _METADATA_TOPIC:
+        raise KafkaError(ErrorCode.invalid_request, f"Creation of internal topic {topic.name} is prohibited.")
+    check_topic_name(topic.name)
+    if topic.name in image.topics:
+        raise KafkaError(ErrorCode.topic_already_exists, f"Topic '{topic.name}' already exists.")
+    if (other := image.colliding_topic(topic.name)) is not None:
+        raise KafkaError(
+            ErrorCode.invalid_topic_exception, f"Topic '{topic.name}' collides with existing topic: {other}"
+        )
+    configs = _checked_configs(config, topic.configs)
+    assignments = _manual(image, topic) if topic.assignments else _automatic(image, config, topic)
+    partitions = tuple(new_partition(replicas) for replicas in assignments)
+    return TopicCreated(topic.name, new_id(), partitions, configs)
+
+
+def _checked_configs(config: BrokerConfig, given: Sequence[tuple[str, str | None]]) -> dict[str, str]:
+    if nulls := [name for name, value in given if value is None]:
+        raise KafkaError(
+            ErrorCode.invalid_config, f"Null value not supported for topic configs: {','.join(nulls)}"
+        )
+    configs = {name: value for name, value in given if value is not None}
+    try:
+        check_topic_overrides(config, configs)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.invalid_config, str(error)) from error
+    return configs
+
+
+def _manual(image: ClusterImage, topic: NewTopic) -> list[tuple[int, ...]]:
+    for value, what in (
+        (topic.replication_factor, "replication factor"),
+        (topic.partitions, "numPartitions"),
+    ):
+        if value != _DEFAULT:
+            raise KafkaError(
+                ErrorCode.invalid_request,
+                f"A manual partition assignment was specified, but {what} was not set to -1.",
+            )
+    assignments: dict[int, tuple[int, ...]] = {}
+    for partition, replicas in topic.assignments:
+        if partition in assignments:
+            raise _bad_assignment(f"Found multiple manual partition assignments for partition {partition}")
+        check_manual_assignment(image.brokers, replicas)
+        assignments[partition] = replicas
+    if sorted(assignments) != list(range(len(assignments))):
+        raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
+    placed = [assignments[partition] for partition in range(len(assignments))]
+    _check_factors(placed, len(placed[0]))
+    return placed
+
+
+def _check_factors(placed: Sequence[Sequence[int]], replication_factor: int) -> None:
+    for replicas in placed:
+        if len(replicas) != replication_factor:
+            raise _bad_assignment(
+                "The manual partition assignment includes a partition with "
+                f"{len(replicas)} replica(s), but this is not consistent with previous partitions, which have "
+                f"{replication_factor} replica(s)."
+            )
+
+
+def _bad_assignment(reason: str) -> KafkaError:
+    return KafkaError(ErrorCode.invalid_replica_assignment, reason)
+
+
+def _automatic(image: ClusterImage, config: BrokerConfig, topic: NewTopic) -> list[tuple[int, ...]]:
+    if topic.replication_factor < _DEFAULT or topic.replication_factor == 0:
+        raise KafkaError(
+            ErrorCode.invalid_replication_factor,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if topic.partitions < _DEFAULT or topic.partitions == 0:
+        raise KafkaError(
+            ErrorCode.invalid_partitions, "Number of partitions was set to an invalid non-positive value."
+        )
+    partitions = config["num.partitions"] if topic.partitions == _DEFAULT else topic.partitions
+    factor = topic.replication_factor
+    if factor == _DEFAULT:
+        factor = config["default.replication.factor"]
+    return place(image.brokers, partitions, factor, first=0)
+
+
+def decide_delete(
+    image: ClusterImage, topics: Sequence[TopicReference], *, deletion_enabled: bool
+) -> list[DeleteOutcome]:
+    names = Counter(topic.name for topic in topics if topic.name is not None)
+    ids = Counter(topic.topic_id for topic in topics if topic.topic_id is not None)
+    outcomes = []
+    for reference in _first_of_each(topics, lambda topic: topic):
+        try:
+            if not deletion_enabled:
+                raise KafkaError(ErrorCode.topic_deletion_disabled, "Topic deletion is disabled.")
+            topic = _referenced(image, reference, names, ids)
+            record = TopicDeleted(topic.name, topic.topic_id)
+            outcomes.append(DeleteOutcome(topic.name, topic.topic_id, ErrorCode.none, None, record))
+        except KafkaError as error:
+            outcomes.append(
+                DeleteOutcome(reference.name, reference.topic_id, error.code, error.message, None)
+            )
+    return outcomes
+
+
+def _referenced(
+    image: ClusterImage, reference: TopicReference, names: Mapping[str, int], ids: Mapping[UUID, int]
+) -> Topic:
+    name, topic_id = reference
+    if name is not None and topic_id is not None:
+        raise KafkaError(ErrorCode.invalid_request, "You may not specify both topic name and topic id.")
+    if name is not None:
+        if names[name] > 1:
+            raise KafkaError(ErrorCode.invalid_request, "Duplicate topic name.")
+        if (topic := image.topics.get(name)) is None:
+            raise KafkaError(
+                ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition."
+            )
+        return topic
+    if topic_id is None:
+        raise KafkaError(ErrorCode.invalid_request, "Neither topic name nor id were specified.")
+    if ids[topic_id] > 1:
+        raise KafkaError(ErrorCode.invalid_request, "Duplicate topic id.")
+    if (topic := image.topic_by_id.get(topic_id)) is None:
+        raise KafkaError(ErrorCode.unknown_topic_id, "This server does not host this topic ID.")
+    return topic
+
+
+def decide_create_partitions(
+    image: ClusterImage, topics: Sequence[MorePartitions]
+) -> list[PartitionsOutcome]:
+    counts = Counter(topic.name for topic in topics)
+    outcomes = []
+    for topic in _first_of_each(topics, lambda topic: topic.name):
+        try:
+            if counts[topic.name] > 1:
+                raise KafkaError(ErrorCode.invalid_request, "Duplicate topic name.")
+            outcomes.append(
+                PartitionsOutcome(topic.name, ErrorCode.none, None, _add_partitions(image, topic))
+            )
+        except KafkaError as error:
+            outcomes.append(PartitionsOutcome(topic.name, error.code, error.message, None))
+    return outcomes
+
+
+def _add_partitions(image: ClusterImage, wanted: MorePartitions) -> PartitionsAdded:
+    topic = image.topics.get(wanted.name)
+    if topic is None:
+        raise KafkaError(ErrorCode.unknown_topic_or_partition)
+    there = len(topic.partitions)
+    if wanted.partitions == there:
+        raise KafkaError(ErrorCode.invalid_partitions, f"Topic already has {there} partition(s).")
+    if wanted.partitions < there:
+        raise KafkaError(
+            ErrorCode.invalid_partitions,
+            f"The topic {topic.name} currently has {there} partition(s); {wanted.partitions} would not be an increase.",
+        )
+    more = wanted.partitions - there
+    if more > PARTITIONS_PER_REQUEST_MAX:
+        raise KafkaError(ErrorCode.policy_violation, TOO_MANY_PARTITIONS)
+    if wanted.assignments is None:
+        placed = place(image.brokers, more, topic.replication_factor, first=there)
+    else:
+        placed = _assigned(image, topic, more, wanted.assignments)
+    return PartitionsAdded(topic.name, topic.topic_id, tuple(map(new_partition, placed)))
+
+
+def _assigned(
+    image: ClusterImage, topic: Topic, more: int, assignments: Sequence[tuple[int, ...]]
+) -> list[tuple[int, ...]]:
+    if len(assignments) != more:
+        raise _bad_assignment(
+            f"Attempted to add {more} additional partition(s), but only {len(assignments)} assignment(s) were "
+            "specified."
+        )
+    for replicas in assignments:
+        check_manual_assignment(image.brokers, replicas)
+    _check_factors(assignments, topic.replication_factor)
+    return list(assignments)
+
+
+def _first_of_each(items: Iterable[T], key: Callable[[T], Hashable]) -> list[T]:
+    """In order, without those whose key came before."""
+    first: dict[Hashable, T] = {}
+    for item in items:
+        first.setdefault(key(item), item)
+    return list(first.values())

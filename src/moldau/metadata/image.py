@@ -1,0 +1,165 @@
+"""The cluster as a broker sees it: brokers, topics with their partitions, configurations.
+
+`apply` is the only mutator, and `version` rises with every record. Topics and partition states are immutable
+values, so a handler that holds one keeps a consistent picture. Broken references (a record about a topic that
+is not there) break an invariant: the image would no longer be what the controller decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from moldau.base.invariant import invariant
+from moldau.metadata.records import (
+    BrokerInfo,
+    BrokerRegistered,
+    BrokerUnregistered,
+    ConfigChanged,
+    ConfigResource,
+    ControllerElected,
+    PartitionChanged,
+    PartitionsAdded,
+    PartitionState,
+    Record,
+    ResourceType,
+    TopicCreated,
+    TopicDeleted,
+)
+
+__all__ = ["BrokerInfo", "ClusterImage", "PartitionState", "Topic"]
+
+NO_CONFIGS: Mapping[str, str] = {}
+#: Topics that belong to the cluster, and are marked so in answers to clients.
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+class Topic(NamedTuple):
+    name: str
+    topic_id: UUID
+    partitions: tuple[PartitionState, ...]
+    configs: Mapping[str, str]
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+    @property
+    def replication_factor(self) -> int:
+        return len(self.partitions[0].replicas)
+
+
+class ClusterImage:
+    def __init__(self, cluster_id: str) -> None:
+        self.cluster_id = cluster_id
+        self.controller_id = -1
+        self.controller_epoch = 0
+        self.version = 0
+        self.brokers: dict[int, BrokerInfo] = {}
+        self.topics: dict[str, Topic] = {}
+        self.topic_by_id: dict[UUID, Topic] = {}
+        self._configs: dict[ConfigResource, Mapping[str, str]] = {}
+        # Names with '.' or '_', under the one spelling that they would share as a metric name.
+        self._collisions: dict[str, list[str]] = {}
+
+    def configs(self, resource: ConfigResource) -> Mapping[str, str]:
+        """A resource's own settings; none where it has none."""
+        if resource.type is ResourceType.TOPIC:
+            topic = self.topics.get(resource.name)
+            return NO_CONFIGS if topic is None else topic.configs
+        return self._configs.get(resource, NO_CONFIGS)
+
+    def configured(self, type_: ResourceType) -> list[str]:
+        """The names of all resources of a type that have settings of their own, sorted. (Not for topics.)"""
+        return sorted(resource.name for resource in self._configs if resource.type is type_)
+
+    @property
+    def broker_configs(self) -> dict[str, Mapping[str, str]]:
+        """Dynamic settings by broker id as text; '' has those of all brokers."""
+        broker = ResourceType.BROKER
+        return {r.name: configs for r, configs in self._configs.items() if r.type is broker}
+
+    def colliding_topic(self, name: str) -> str | None:
+        """An existing topic whose name differs only by '.' and '_'."""
+        if "." in name or "_" in name:
+            for other in self._collisions.get(_collision_key(name), ()):
+                if other != name:
+                    return other
+        return None
+
+    def apply(self, record: Record) -> None:
+        match record:
+            case TopicCreated():
+                self._create_topic(record)
+            case TopicDeleted():
+                self._delete_topic(record)
+            case PartitionsAdded():
+                topic = self._topic(record.name, record.topic_id)
+                self._put(topic._replace(partitions=topic.partitions + record.partitions))
+            case PartitionChanged():
+                self._change_partition(record)
+            case ConfigChanged():
+                self._change_configs(record)
+            case BrokerRegistered():
+                self.brokers[record.broker.id] = record.broker
+            case BrokerUnregistered():
+                self.brokers.pop(record.broker_id, None)
+            case ControllerElected():
+                invariant(record.epoch >= self.controller_epoch, "the controller epoch went back")
+                self.controller_id, self.controller_epoch = record.broker_id, record.epoch
+        self.version += 1
+
+    def _topic(self, name: str, topic_id: UUID) -> Topic:
+        topic = self.topics.get(name)
+        invariant(topic is not None and topic.topic_id == topic_id, f"no topic {name} with the id {topic_id}")
+        assert topic is not None
+        return topic
+
+    def _put(self, topic: Topic) -> None:
+        self.topics[topic.name] = topic
+        self.topic_by_id[topic.topic_id] = topic
+
+    def _create_topic(self, record: TopicCreated) -> None:
+        invariant(record.name not in self.topics, f"the topic {record.name} is there already")
+        invariant(bool(record.partitions), f"the topic {record.name} has no partitions")
+        self._put(Topic(record.name, record.topic_id, record.partitions, record.configs))
+        if "." in record.name or "_" in record.name:
+            names = self._collisions.setdefault(_collision_key(record.name), [])
+            names.append(record.name)
+            names.sort()
+
+    def _delete_topic(self, record: TopicDeleted) -> None:
+        topic = self._topic(record.name, record.topic_id)
+        del self.topics[topic.name]
+        del self.topic_by_id[topic.topic_id]
+        key = _collision_key(topic.name)
+        if key in self._collisions:
+            self._collisions[key].remove(topic.name)
+            if not self._collisions[key]:
+                del self._collisions[key]
+
+    def _change_partition(self, record: PartitionChanged) -> None:
+        topic = self._topic(record.name, record.topic_id)
+        invariant(0 <= record.partition < len(topic.partitions), f"no {record.name}-{record.partition}")
+        before = topic.partitions[record.partition]
+        invariant(record.state.partition_epoch > before.partition_epoch, "the partition epoch did not rise")
+        partitions = list(topic.partitions)
+        partitions[record.partition] = record.state
+        self._put(topic._replace(partitions=tuple(partitions)))
+
+    def _change_configs(self, record: ConfigChanged) -> None:
+        resource = record.resource
+        if resource.type is ResourceType.TOPIC:
+            topic = self.topics.get(resource.name)
+            invariant(topic is not None, f"no topic {resource.name} to configure")
+            assert topic is not None
+            self._put(topic._replace(configs=record.configs))
+        elif record.configs:
+            self._configs[resource] = record.configs
+        else:
+            self._configs.pop(resource, None)
+
+
+def _collision_key(name: str) -> str:
+    return name.replace(".", "_")

@@ -127,9 +127,10 @@ class Distribution:
         check: bool = True,
     ) -> ToolRun:
         """Run a tool to its end. With `check`, a failure raises `ToolFailed` with what the tool printed."""
+        archive = _ClassArchive(self.jars.parent / f"{tool}.jsa")
         try:
             done = subprocess.run(
-                self.command(tool, *arguments, jvm=jvm),
+                self.command(tool, *arguments, jvm=[*jvm, *archive.options()]),
                 input=stdin,
                 capture_output=True,
                 encoding="utf-8",
@@ -141,9 +142,32 @@ class Distribution:
             raise ToolFailed(
                 f"{tool} did not end within {timeout_s:g} s: {late.stdout!r} {late.stderr!r}"
             ) from None
+        finally:
+            archive.keep()
         if check and done.returncode:
             raise ToolFailed(f"{tool} ended with code {done.returncode}:\n{done.stdout}{done.stderr}")
         return ToolRun(done.returncode, done.stdout, done.stderr)
+
+
+class _ClassArchive:
+    """The classes of a tool as its first run loaded them, mapped into memory by the next: half the start-up time.
+
+    A JVM ignores an archive that does not fit it, and one that a run could not write is tried again by the next.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fresh = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}.jsa")
+
+    def options(self) -> list[str]:
+        quiet = "-Xlog:disable"  # its remarks would go to the tool's standard output
+        if self._path.exists():
+            return [quiet, f"-XX:SharedArchiveFile={self._path}"]
+        return [quiet, f"-XX:ArchiveClassesAtExit={self._fresh}"]
+
+    def keep(self) -> None:
+        if self._fresh.exists():
+            self._fresh.replace(self._path)
 
 
 @functools.cache

@@ -1,0 +1,105 @@
+"""The wheel, in an empty environment: what a user gets from `pip install moldau`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
+
+README_TEST = '''
+from confluent_kafka import Producer
+
+def test_fixtures(moldau_bootstrap_servers, moldau_topic):
+    producer = Producer({"bootstrap.servers": moldau_bootstrap_servers})
+    producer.produce(moldau_topic, b"3 apples")
+    assert producer.flush(10) == 0
+'''
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A virtual environment with the wheel, its pinned dependencies and pytest, and nothing of this project's tree."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", str(folder), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True, timeout=120)
+    (wheel,) = folder.glob("moldau-*.whl")
+    home = folder / "env"
+    venv.create(home, with_pip=True)
+    pip = [str(home / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    lock = str(ROOT / "requirements" / "base.lock")
+    subprocess.run([*pip, "--require-hashes", "-r", lock], check=True, timeout=240)
+    subprocess.run([*pip, "--no-deps", str(wheel)], check=True, timeout=60)
+    subprocess.run([*pip, "pytest"], check=True, timeout=120)
+    yield home
+
+
+def clean() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "MOLDAU", "PYTEST"))}
+
+
+def test_up_runs_from_the_wheel_until_it_is_told_to_stop(environment: Path, tmp_path: Path) -> None:
+    command = [str(environment / "bin" / "moldau"), "up", "--port", "0", "--data", ":temp:"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=clean()
+    )
+    try:
+        assert process.stdout is not None
+        ready = process.stdout.readline()
+        assert ready.startswith("ready: bootstrap.servers=")
+        script = (
+            "import sys; from confluent_kafka.admin import AdminClient;"
+            "print(AdminClient({'bootstrap.servers': sys.argv[1]}).list_topics(timeout=10).cluster_id)"
+        )
+        address = ready.strip().split("=", 1)[1]
+        python = str(environment / "bin" / "python")
+        answer = subprocess.run(
+            [python, "-c", script, address], capture_output=True, text=True, check=True, timeout=30, env=clean()
+        )
+        assert len(answer.stdout.strip()) == 22
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def test_the_pytest_fixtures_work_from_the_wheel(environment: Path, tmp_path: Path) -> None:
+    (tmp_path / "test_shop.py").write_text(README_TEST)
+    run = subprocess.run(
+        [str(environment / "bin" / "python"), "-m", "pytest", "-q", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
+        env=clean(),
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "1 passed" in run.stdout
+
+
+def test_a_running_broker_imports_no_more_than_it_uses(environment: Path, tmp_path: Path) -> None:
+    script = (
+        "import sys; from moldau.testing import Cluster\n"
+        "with Cluster():\n"
+        "    heavy = ('pyspark', 'pyarrow', 'rich', 'click', 'confluent_kafka', 'numpy', 'fastapi', 'aiohttp', 'flask')\n"
+        "    print([name for name in heavy if name in sys.modules])\n"
+    )
+    run = subprocess.run(
+        [str(environment / "bin" / "python"), "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
+        env=clean(),
+    )
+    assert run.stdout.strip() == "[]", run.stdout + run.stderr

@@ -1,0 +1,90 @@
+"""Which broker the tests of `interop` and `cluster` run against, and what they need from this machine.
+
+`--target moldau` (the default) starts `moldau up`; `--target kafka` starts Apache Kafka, whose behaviour is
+the measure; `--target HOST:PORT` uses a broker that runs already. A foreign tool that is missing skips the
+tests that need it with a sentence, but fails them where CI=true: there none may be left out.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from moldau.bench.apache_kafka import Distribution, KafkaServer, Unavailable, distribution
+from moldau.bench.server import MoldauServer
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("moldau")
+    group.addoption(
+        "--target", default="moldau", metavar="moldau|kafka|HOST:PORT", help="the broker under test"
+    )
+    group.addoption("--seed", type=int, default=None, help="replay a seeded test (kill -9 loop, fuzzer)")
+
+
+def missing(reason: str) -> None:
+    """Leave the test out, or fail it where nothing may be left out."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def requires_kafka() -> Distribution:
+    """Java and Apache Kafka's jars."""
+    try:
+        return distribution()
+    except Unavailable as reason:
+        missing(str(reason))
+        raise
+
+
+@pytest.fixture(scope="session")
+def requires_kcat() -> str:
+    kcat = shutil.which("kcat")
+    if kcat is None:
+        missing("There is no `kcat` here; Debian and Ubuntu have it as a package, and so has Homebrew.")
+    assert kcat
+    return kcat
+
+
+@pytest.fixture(scope="session")
+def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The bootstrap address of the broker under test, one for the whole run."""
+    wanted: str = request.config.getoption("--target")
+    folder: Path = tmp_path_factory.mktemp("broker")
+    match wanted:
+        case "moldau":
+            with MoldauServer(folder) as server:
+                yield server.bootstrap_servers
+        case "kafka":
+            request.getfixturevalue("requires_kafka")
+            with KafkaServer(folder) as server:
+                yield server.bootstrap_servers
+        case address:
+            yield address
+
+
+@pytest.fixture(scope="session")
+def seed(request: pytest.FixtureRequest) -> Callable[[int], int]:
+    """A test's own fixed seed, or what `--seed` says. It is printed, so that a failure shows it."""
+
+    def choose(usual: int) -> int:
+        asked = request.config.getoption("--seed")
+        chosen = usual if asked is None else int(asked)
+        print(f"seed {chosen}: replay with --seed {chosen}")
+        return chosen
+
+    return choose
+
+
+@pytest.fixture(scope="session")
+def topic_names() -> Callable[[str], str]:
+    """Names that no other run on the same broker uses."""
+    run = secrets.token_hex(3)
+    return lambda label: f"it-{run}-{label}"

@@ -16,7 +16,7 @@ import click
 from moldau.cli.errors import EXIT_MEANINGS, CliError, Exit, debugging, did_you_mean
 from moldau.cli.help import Group, colour_setting
 from moldau.cli.options import json_wanted
-from moldau.cli.output import say
+from moldau.cli.output import say, wrapped
 
 COMMANDS = {
     "up": "Run a cluster on this machine until Ctrl-C.",
@@ -141,20 +141,10 @@ def report(error: CliError) -> Exit:
         click.echo(error.as_json(), err=True)
     else:
         heading = click.style("error: ", fg="red", bold=True)
-        say(heading + fit(error.message), err=True)
+        say(heading + wrapped(error.message, len(INDENT), err=True), err=True)
         if error.hint:
-            say(INDENT + fit(error.hint), err=True)
+            say(INDENT + wrapped(error.hint, len(INDENT), err=True), err=True)
     return error.code
-
-
-def fit(text: str) -> str:
-    """Wrapped to the terminal and indented under `error: `; one line where nobody looks."""
-    if not sys.stderr.isatty():
-        return text
-    import shutil
-
-    width = max(40, min(100, shutil.get_terminal_size().columns))
-    return click.wrap_text(text, width, INDENT, INDENT).strip()
 
 
 def show_help(error: click.ClickException) -> Exit:

@@ -7,6 +7,7 @@ uncut, so that `grep` and `awk` work on it. Results go to stdout, remarks about 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -105,9 +106,18 @@ def draw_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None
     console().print(table)
 
 
-def count_of(number: int, noun: str) -> str:
+def count_of(number: int, noun: str, plural: str = "") -> str:
     """`1 message`, `2,000 messages`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def wrapped(text: str, indent: int, *, err: bool = False) -> str:
+    """Text that goes on under itself on a terminal; one line where nobody looks."""
+    if not (sys.stderr if err else sys.stdout).isatty():
+        return text
+    width = max(indent + 30, min(shutil.get_terminal_size().columns, 100))
+    blank = " " * indent
+    return click.wrap_text(text, width, blank, blank).strip()
 
 
 def human_bytes(size: float) -> str:

@@ -1,0 +1,52 @@
+"""`moldau broker`: one broker from a configuration file."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from moldau.cli.data_folder import STORE_FILE, prepare_folder, refuse_foreign_broker
+from moldau.cli.help import Command
+from moldau.cli.launch import Launch, log_options, read_config, run_broker, store_option, store_path
+from moldau.cli.options import json_option, parse_pairs, set_option
+
+
+@click.command(
+    name="broker",
+    cls=Command,
+    examples="""
+moldau broker --config broker.toml
+moldau broker --config server.properties --set log.dirs=/var/lib/moldau
+# A minimal broker.toml:
+#   node.id = 1
+#   listeners = ["PLAINTEXT://:9092"]
+#   log.dirs = "/var/lib/moldau"
+""",
+)
+@click.option(
+    "-c",
+    "--config",
+    "path",
+    required=True,
+    metavar="FILE",
+    help="A .toml or .properties file with Kafka's keys.",
+)
+@store_option
+@set_option("-s", "--set", text="A config that wins over the file; may be repeated.")
+@log_options
+@json_option("Print the ready line and the logs as JSON.")
+def command(
+    path: str, store: str | None, settings: tuple[str, ...], log_level: str, log_format: str, as_json: bool
+) -> None:
+    """Run one broker from a configuration file.
+
+    Values come from the file, from variables such as MOLDAU_LOG_RETENTION_HOURS, and from --set; the latter win.
+    """
+    config = read_config({}, path, parse_pairs(settings, "--set"))
+    option = "log.dirs"
+    refuse_foreign_broker(config.log_dir, option)
+    prepare_folder(config.log_dir, option)
+    default_store = os.path.join(config.log_dir, STORE_FILE)
+    store_file = store_path(store or config["moldau.store"], default_store)
+    run_broker(Launch(config, store_file, option, as_json, log_level, log_format))

@@ -1,0 +1,87 @@
+"""`moldau doctor`: what is missing on this machine, and what is wrong with a data folder or a cluster."""
+
+from __future__ import annotations
+
+import os
+
+import click
+from click.core import ParameterSource
+
+from moldau.cli.errors import Exit
+from moldau.cli.findings import Section, Status, print_section
+from moldau.cli.help import Command
+from moldau.cli.options import Target, cluster_options, json_option
+from moldau.cli.output import good, print_json, say
+
+DEFAULT_DATA = "moldau-data"
+DEFAULT_PORT = 9092
+
+
+@click.command(
+    name="doctor",
+    cls=Command,
+    examples="""
+moldau doctor
+# A data folder, with every batch of every log
+moldau doctor --data ./moldau-data --deep
+# A cluster
+moldau doctor --bootstrap localhost:9092
+""",
+)
+@click.option(
+    "-d",
+    "--data",
+    default=DEFAULT_DATA,
+    show_default=True,
+    metavar="DIR",
+    help="A data folder of `moldau up` or of one broker.",
+)
+@click.option("--deep", is_flag=True, help="Also read all logs and check every batch.")
+@cluster_options
+@json_option()
+@click.pass_context
+def command(ctx: click.Context, data: str, deep: bool, target: Target, as_json: bool) -> int:
+    """Check this machine, a data folder and a cluster.
+
+    Without options it looks at the machine, at ./moldau-data where that exists, and at the cluster of
+    MOLDAU_BOOTSTRAP where that is set. It changes nothing. The exit code is 1 where a problem was found.
+    """
+    sections = examine(
+        data if asked(ctx, "data") or os.path.isdir(data) else None,
+        target if asked(ctx, "bootstrap") else None,
+        deep=deep,
+    )
+    if as_json:
+        print_json([section.document() for section in sections])
+    else:
+        for section in sections:
+            print_section(section)
+            say("")
+    problems = sum(finding.status is Status.PROBLEM for section in sections for finding in section.findings)
+    if not as_json:
+        say(
+            click.style(f"{problems} to mend.", fg="red", bold=True)
+            if problems
+            else good("No problem found.")
+        )
+    return Exit.FAILED if problems else Exit.OK
+
+
+def asked(ctx: click.Context, parameter: str) -> bool:
+    """Whether the user named it, as an option or a variable."""
+    return ctx.get_parameter_source(parameter) not in (ParameterSource.DEFAULT, None)
+
+
+def examine(data: str | None, target: Target | None, *, deep: bool) -> list[Section]:
+    from moldau.cli.doctor_machine import examine_machine
+
+    sections = [Section("This machine", list(examine_machine(data or DEFAULT_DATA, DEFAULT_PORT)))]
+    if data is not None:
+        from moldau.cli.doctor_data import examine_data
+
+        sections.append(Section("Data folder", list(examine_data(data, deep=deep))))
+    if target is not None:
+        from moldau.cli.doctor_cluster import examine_cluster
+
+        sections.append(Section("Cluster", list(examine_cluster(target))))
+    return sections

@@ -1,0 +1,206 @@
+"""Running a broker in this process: configuration, store, signals, and what can stop it from starting.
+
+The one line `ready: bootstrap.servers=...` on stdout says that clients can work. The first Ctrl-C or SIGTERM stops
+cleanly, the second at once. Logs go to stderr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from moldau.cli.data_folder import PID_FILE, STORE_FILE, cannot_start, read_pid
+from moldau.cli.errors import CliError, Exit, file_error, usage
+from moldau.cli.logging_setup import FORMATS, LEVELS, set_up_logging
+
+if TYPE_CHECKING:
+    from moldau.config.broker import BrokerConfig
+    from moldau.runtime.ports import Runtime
+
+log = logging.getLogger("moldau.cli")
+Decorator = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A broker that is to run: its settings, where the cluster's state is, and how it speaks."""
+
+    config: BrokerConfig
+    store_path: str
+    folder_option: str
+    as_json: bool = False
+    log_level: str = "info"
+    log_format: str = "auto"
+
+    @property
+    def pid_file(self) -> str:
+        return os.path.join(self.config.log_dir, PID_FILE)
+
+
+def log_options(function: Any) -> Any:
+    level = click.option(
+        "--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What is logged."
+    )
+    log_format = click.option(
+        "--log-format",
+        type=click.Choice(FORMATS),
+        default="auto",
+        show_default=True,
+        help="auto: text on a terminal, else JSON lines.",
+    )
+    return level(log_format(function))
+
+
+store_option = click.option(
+    "--store",
+    metavar="URL",
+    help=f"Where the cluster's state is kept: sqlite:PATH.  [default: {STORE_FILE} with the data]",
+)
+
+
+def read_config(defaults: Mapping[str, str], path: str | None, options: Mapping[str, str]) -> BrokerConfig:
+    """The broker's settings: options over variables over the file over `defaults`."""
+    from moldau.config.broker import BrokerConfig
+    from moldau.config.key import ConfigError
+    from moldau.config.sources import merged, parse_file, parse_variables
+
+    try:
+        settings = dict(defaults)
+        if path is not None:
+            with open(path, encoding="utf-8") as file:
+                settings |= parse_file(path, file.read())
+        return BrokerConfig.parse(merged(settings, parse_variables(os.environ), options))
+    except ConfigError as error:
+        raise wrong_config(str(error)) from error
+    except UnicodeDecodeError as error:
+        raise usage(f"{path} is not a text file in UTF-8.") from error
+    except OSError as error:
+        raise file_error(error, path or "") from error
+
+
+def wrong_config(reason: str) -> CliError:
+    sentence = reason[0].upper() + reason[1:]
+    if sentence.endswith("?"):
+        return usage(sentence)
+    return usage(f"{sentence.rstrip('.')}.", "`moldau config keys` explains the keys and their values.")
+
+
+def store_path(url: str, default: str) -> str:
+    """The file of the store that a `--store` names."""
+    if not url:
+        return default
+    kind, colon, rest = url.partition(":")
+    if kind == "sqlite" and colon and rest:
+        return rest
+    raise usage(f"'{url}' names no cluster store.", "Write sqlite:PATH; other stores come with replication.")
+
+
+def run_broker(launch: Launch) -> None:
+    """Run until a signal; CliError where it cannot start."""
+    from moldau.runtime.real import run
+    from moldau.runtime.real.process import raise_descriptor_limit
+
+    set_up_logging(launch.log_level, "json" if launch.as_json else launch.log_format)
+    raise_descriptor_limit()
+    for warning in launch.config.warnings:
+        log.warning(warning)
+    run(lambda runtime: serve(runtime, launch))
+
+
+async def serve(runtime: Runtime, launch: Launch) -> None:
+    from moldau.broker.node import Broker
+    from moldau.runtime.real.process import install_signal_handlers, tune_gc
+    from moldau.store.sqlite import SqliteStore
+
+    stopping = asyncio.Event()
+    install_signal_handlers(asyncio.get_running_loop(), lambda: stop_or_leave(stopping))
+    try:
+        os.makedirs(os.path.dirname(os.path.abspath(launch.store_path)), exist_ok=True)
+        store = await SqliteStore.open(runtime.tasks, launch.store_path)
+    except OSError as error:
+        raise cannot_start(
+            f"{str(error).rstrip('.')}.", "Name another file with --store sqlite:PATH."
+        ) from error
+    broker = Broker(launch.config, runtime, store)
+    try:
+        try:
+            await broker.start()
+        except OSError as error:
+            raise explain_start(error, launch) from error
+        write_pid(launch.pid_file)
+        announce(broker.bootstrap_servers, launch.as_json)
+        tune_gc()
+        await stopping.wait()
+        log.info("stopping; once more ends it at once")
+    finally:
+        await broker.stop()
+        await store.close()
+    remove_pid(launch.pid_file)
+
+
+def stop_or_leave(stopping: asyncio.Event) -> None:
+    if stopping.is_set():
+        os._exit(Exit.INTERRUPTED)  # the user insists: what is not on disk is recovered at the next start
+    stopping.set()
+
+
+def announce(bootstrap_servers: str, as_json: bool) -> None:
+    line = f"ready: bootstrap.servers={bootstrap_servers}"
+    if as_json:
+        line = json.dumps({"ready": True, "bootstrap_servers": bootstrap_servers})
+    try:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        pass  # nobody wants to know; the broker serves all the same
+
+
+def explain_start(error: OSError, launch: Launch) -> CliError:
+    """Why a broker cannot start, as the operating system said it."""
+    listeners = ", ".join(str(endpoint) for endpoint in launch.config.listeners)
+    folder = launch.config.log_dir
+    if error.errno == errno.EADDRINUSE:
+        return cannot_start(
+            f"The port is in use by another process ({listeners}).",
+            "Choose another with --port or --set listeners=..., or end that process.",
+        )
+    if error.errno == errno.EADDRNOTAVAIL:
+        return cannot_start(f"This machine has no such address ({listeners}).", "Check the listeners.")
+    if isinstance(error, PermissionError) and error.filename is None:
+        return cannot_start(
+            f"This user may not listen there ({listeners}).",
+            "Take a port above 1023, or run it as another user.",
+        )
+    if isinstance(error, BlockingIOError):
+        pid = read_pid(folder)
+        who = f"process {pid}" if pid else "another process"
+        return cannot_start(
+            f"The data folder {folder} is in use by {who}.",
+            f"Stop that broker first, or name another folder with {launch.folder_option}.",
+        )
+    reason = error.strerror or str(error)
+    place = f" ({error.filename})" if error.filename else ""
+    return cannot_start(
+        f"The broker cannot start: {reason}{place}.", f"`moldau doctor --data {folder}` looks for the cause."
+    )
+
+
+def write_pid(path: str) -> None:
+    with open(path, "w") as file:
+        file.write(f"{os.getpid()}\n")
+
+
+def remove_pid(path: str) -> None:
+    try:
+        os.remove(path)
+    except FileNotFoundError:
+        pass

@@ -23,6 +23,7 @@ from moldau.cli.errors import CliError, Exit, file_error, usage
 from moldau.cli.logging_setup import FORMATS, LEVELS, set_up_logging
 
 if TYPE_CHECKING:
+    from moldau.broker.node import Broker
     from moldau.config.broker import BrokerConfig
     from moldau.runtime.ports import Runtime
 
@@ -132,19 +133,35 @@ async def serve(runtime: Runtime, launch: Launch) -> None:
         ) from error
     broker = Broker(launch.config, runtime, store)
     try:
-        try:
-            await broker.start()
-        except OSError as error:
-            raise explain_start(error, launch) from error
+        await start(broker, launch)
+        runtime.tasks.spawn(stop_on_failure(broker, stopping), name="watch for failure")
         write_pid(launch.pid_file)
         announce(broker.bootstrap_servers, launch.as_json)
         tune_gc()
         await stopping.wait()
-        log.info("stopping; once more ends it at once")
-    finally:
+        if broker.failure is not None:
+            # Not closed cleanly, on purpose: what is on the disk is checked at the next start.
+            raise CliError(
+                f"The broker stopped itself: {broker.failure}.", "The log above says where; please report it."
+            )
+        log.info("stopping")
         await broker.stop()
+    finally:
         await store.close()
-    remove_pid(launch.pid_file)
+        remove_pid(launch.pid_file)
+    log.info("stopped")
+
+
+async def start(broker: Broker, launch: Launch) -> None:
+    try:
+        await broker.start()
+    except OSError as error:
+        raise explain_start(error, launch) from error
+
+
+async def stop_on_failure(broker: Broker, stopping: asyncio.Event) -> None:
+    await broker.wait_failed()
+    stopping.set()
 
 
 def stop_or_leave(stopping: asyncio.Event) -> None:

@@ -1,1 +1,64 @@
-"""Fixtures for the tests of projects that use Kafka: a cluster in the process of the tests."""
+"""Fixtures for projects that use Kafka: a cluster in the process of the tests. They come with the package.
+
+- `moldau_cluster` (session): a running `moldau.testing.Cluster`; started when a test first asks for it.
+- `moldau_bootstrap_servers`: its address.
+- `moldau_topic`: the name of a fresh topic for each test, with one partition, or as `@pytest.mark.moldau_topic(
+  partitions=3, config={"cleanup.policy": "compact"})` says.
+- `moldau_config` (session): broker settings; a project overrides it in its conftest.py.
+
+pytest imports this module in every run, so it imports nothing of Moldau before a fixture is used.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from moldau.testing.cluster import Cluster
+
+NAME_MAX = 200  # Kafka allows 249 characters; the number at the end needs some
+_numbers = itertools.count(1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "moldau_topic(partitions=1, config=None): how the topic of the `moldau_topic` fixture is made",
+    )
+
+
+@pytest.fixture(scope="session")
+def moldau_config() -> dict[str, Any]:
+    """Broker settings by Kafka's names; override this fixture to change them."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def moldau_cluster(moldau_config: dict[str, Any]) -> Iterator[Cluster]:
+    """A running cluster, shared by the tests of the session."""
+    from moldau.testing.cluster import Cluster
+
+    with Cluster(config=moldau_config) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def moldau_bootstrap_servers(moldau_cluster: Cluster) -> str:
+    """The cluster's address, for `bootstrap.servers` of any Kafka client."""
+    return moldau_cluster.bootstrap_servers
+
+
+@pytest.fixture
+def moldau_topic(request: pytest.FixtureRequest, moldau_cluster: Cluster) -> str:
+    """The name of a topic that no other test uses; it exists already."""
+    marker = request.node.get_closest_marker("moldau_topic")
+    options = dict(marker.kwargs) if marker else {}
+    readable = re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name).strip("-.") or "test"
+    name = f"{readable[:NAME_MAX]}-{next(_numbers)}"
+    moldau_cluster.create_topic(name, **options)
+    return name

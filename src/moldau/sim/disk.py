@@ -10,13 +10,13 @@ syncs and warm-ups outside of `Tasks.in_thread`.
 from __future__ import annotations
 
 import errno
-import os
 import posixpath
 import zlib
 from collections.abc import Callable
 
 from moldau.runtime.ports import Buffer
 from moldau.sim.drive import Drive
+from moldau.sim.errors import os_error
 from moldau.sim.loop import Life
 from moldau.sim.platter import Folder, Inode, Node, Truncate, Write, files_below
 from moldau.sim.trace import Trace
@@ -92,7 +92,7 @@ class SimDisk:
         whole = posixpath.normpath("/" + path)
         node = self._platter.find(whole)
         if isinstance(node, Inode):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+            raise os_error(errno.EEXIST, path)
         if node is None:
             self.make_folder(posixpath.dirname(whole))
             folder, name = self._platter.parent(whole)
@@ -210,7 +210,7 @@ class SimFile:
         grown = max(0, position + len(data) - max(len(inode.content), position))
         count = len(data) - grown + self._drive.room_for(grown)
         if count == 0 and data:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+            raise os_error(errno.ENOSPC, self.path)
         if count > 1 and self._drive.random.chance(self._drive.faults.short_write_rate):
             count = 1 + self._drive.random.randrange(count)
         self._change(inode, Write(position, bytes(memoryview(data).cast("B")[:count])))
@@ -293,4 +293,4 @@ def _check_replaceable(node: Node, replaced: Node | None, target: str) -> None:
     elif isinstance(replaced, Folder):
         number = errno.EISDIR
     if number:
-        raise OSError(number, os.strerror(number), target)
+        raise os_error(number, target)

@@ -7,11 +7,11 @@ rate (`DiskFaults`) or on demand (`fail_next`, `crash_after`).
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from moldau.sim.errors import os_error
 from moldau.sim.loop import HostCrashed
 from moldau.sim.platter import Platter
 from moldau.sim.random import SimRandom
@@ -74,9 +74,9 @@ class Drive:
                 failure.count -= 1
                 if not failure.count:
                     self._failures.remove(failure)
-                raise OSError(failure.number, os.strerror(failure.number), path)
+                raise os_error(failure.number, path)
         if self.random.chance(self.faults.error_rate(kind)):
-            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+            raise os_error(errno.EIO, path)
 
     def crash_due(self) -> bool:
         """Count one change; whether the host crashes in it."""

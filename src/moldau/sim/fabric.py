@@ -19,12 +19,12 @@ from __future__ import annotations
 import asyncio
 import enum
 import errno
-import os
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from moldau.sim.errors import os_error
 from moldau.sim.loop import SimLoop
 from moldau.sim.random import SimRandom
 from moldau.sim.trace import Trace
@@ -179,7 +179,7 @@ class Pipe:
         self._stalled = None
         self.clear()
         if self.source_end is not None:
-            self.source_end.failed(TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))
+            self.source_end.failed(os_error(errno.ETIMEDOUT))
 
 
 class Fabric:

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from moldau.runtime.ports import Address, Buffer, File, Stream
 from moldau.runtime.supervision import Report
+from moldau.sim.errors import os_error
 from moldau.sim.fabric import Fabric, Packet, Pipe
 from moldau.sim.loop import Life
+from moldau.sim.tasks import SimTasks
 
 ANYWHERE = ("", "0.0.0.0", "::")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -71,12 +72,12 @@ class SimStream:
         self._check()
         self._raise_error()
         if self._broken:
-            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+            raise os_error(errno.EPIPE)
         room = self._outward.room_bytes
         if room <= 0:
             raise BlockingIOError(errno.EAGAIN, "no room to send")
         if self._fabric.random.chance(self._outward.link.reset_rate):
-            self.failed(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
+            self.failed(os_error(errno.ECONNRESET))
             self._outward.push(Packet.RST)
             self._raise_error()
         part = bytes(memoryview(data).cast("B")[: self._some(min(len(data), room))])
@@ -122,7 +123,7 @@ class SimStream:
         if packet is Packet.RST:
             if self._fabric.random.chance(0.5):
                 self._inward.unread.clear()
-            self.failed(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
+            self.failed(os_error(errno.ECONNRESET))
         elif packet is Packet.FIN:
             self._ended = True
         self._readable.poke()
@@ -176,7 +177,7 @@ class SimStream:
     def _check(self) -> None:
         self._life.check()
         if self.gone:
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+            raise os_error(errno.EBADF)
 
     def _raise_error(self) -> None:
         if self._error is not None:
@@ -264,11 +265,14 @@ class Station:
 class SimNet:
     """The port of one life of one host."""
 
-    def __init__(self, stations: dict[str, Station], name: str, life: Life, report: Report) -> None:
+    def __init__(
+        self, stations: dict[str, Station], name: str, life: Life, tasks: SimTasks, report: Report
+    ) -> None:
         self._stations = stations
         self._station = stations[name]
         self._fabric = self._station.fabric
         self._life = life
+        self._tasks = tasks
         self._report = report
 
     def listen(self, host: str, port: int, accept: Callable[[Stream], None]) -> SimListener:
@@ -279,7 +283,7 @@ class SimNet:
             while self._taken(address, port):
                 port += 1
         elif self._taken(address, port):
-            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+            raise os_error(errno.EADDRINUSE)
         listener = SimListener(self._station, (address, port), accept, self._life)
         self._station.listeners[listener] = None
         self._fabric.trace.record(self._life.host, "listen", address, port)
@@ -292,7 +296,7 @@ class SimNet:
             return "127.0.0.1"
         if host in (self._station.name, self._station.address):
             return self._station.address
-        raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
+        raise os_error(errno.EADDRNOTAVAIL)
 
     def _taken(self, address: str, port: int) -> bool:
         return any(
@@ -322,17 +326,17 @@ class SimNet:
     async def _connect(self, target: Station, address: str, port: int) -> SimStream:
         mine, theirs = self._station.name, target.name
         retry_s = CONNECT_RETRY_S
-        await asyncio.sleep(self._fabric.delay_s(mine, theirs))
+        await self._tasks.sleep(self._fabric.delay_s(mine, theirs))
         while not self._fabric.is_open(mine, theirs):  # the packet that asks, or its answer, is lost
-            await asyncio.sleep(retry_s)
+            await self._tasks.sleep(retry_s)
             retry_s *= 2
         listener = target.find(address, port)
         if listener is None:
-            await asyncio.sleep(self._fabric.delay_s(theirs, mine))
+            await self._tasks.sleep(self._fabric.delay_s(theirs, mine))
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens at {address}:{port}")
         stream = self._establish(target, listener, (address, port))
         try:
-            await asyncio.sleep(self._fabric.delay_s(theirs, mine))
+            await self._tasks.sleep(self._fabric.delay_s(theirs, mine))
         except BaseException:
             stream.close()
             raise

@@ -12,11 +12,11 @@ A file whose name was not made durable is gone, however well its content was syn
 from __future__ import annotations
 
 import errno
-import os
 import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from moldau.sim.errors import os_error
 from moldau.sim.random import SimRandom
 
 SECTOR_BYTES = 512
@@ -107,17 +107,17 @@ class Platter:
     def file(self, path: str) -> Inode:
         node = self.find(path)
         if node is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            raise os_error(errno.ENOENT, path)
         if isinstance(node, Folder):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+            raise os_error(errno.EISDIR, path)
         return node
 
     def folder(self, path: str) -> Folder:
         node = self.find(path)
         if node is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            raise os_error(errno.ENOENT, path)
         if isinstance(node, Inode):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+            raise os_error(errno.ENOTDIR, path)
         return node
 
     def parent(self, path: str) -> tuple[Folder, str]:

@@ -58,8 +58,12 @@ class SimTasks:
         return self._spawner.spawn(work, name=name)
 
     async def sleep(self, delay_s: float) -> None:
-        self._life.check()
-        await asyncio.sleep(delay_s)
+        due: asyncio.Future[None] = self._loop.create_future()
+        timer = self.call_later(delay_s, due.set_result, None)
+        try:
+            await due
+        finally:
+            timer.cancel()
 
     def in_thread(self, work: Callable[..., T], *args: Any) -> asyncio.Future[T]:
         self._life.check()

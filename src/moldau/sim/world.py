@@ -17,6 +17,7 @@ keeps what was synced and some of the rest. `kill()` ends its process only: the 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Coroutine
 from types import TracebackType
@@ -79,6 +80,15 @@ class World:
         """Run a coroutine of no host, such as a scenario, to its end."""
         result: T = self.loop.run_until_complete(work)
         return result
+
+    async def sleep(self, delay_s: float) -> None:
+        """For scenarios; hosts have the sleep of their Tasks."""
+        due: asyncio.Future[None] = self.loop.create_future()
+        timer = self.loop.in_world(delay_s, due.set_result, None)
+        try:
+            await due
+        finally:
+            timer.cancel()
 
     def digest(self) -> str:
         """Of everything that has happened so far."""
@@ -166,19 +176,19 @@ class SimHost:
     def _start(self) -> None:
         self._lives += 1
         life = self._life = Life(self.name, self._lives)
-        loop, trace = self._world.loop, self._world.trace
+        tasks = SimTasks(
+            self._world.loop,
+            life,
+            self._random.fork("threads"),
+            delay_s=self._thread_delay_s,
+            report=self._report,
+        )
         self.runtime = Runtime(
             clock=self.clock,
             random=self._random.fork("life"),
-            tasks=SimTasks(
-                loop,
-                life,
-                self._random.fork("threads"),
-                delay_s=self._thread_delay_s,
-                report=self._report,
-            ),
-            net=SimNet(self._world.stations, self.name, life, self._report),
-            disk=SimDisk(self.drive, life, trace, self.clock.wall_ms),
+            tasks=tasks,
+            net=SimNet(self._world.stations, self.name, life, tasks, self._report),
+            disk=SimDisk(self.drive, life, self._world.trace, self.clock.wall_ms),
         )
 
     def _report(self, name: str, error: BaseException) -> None:

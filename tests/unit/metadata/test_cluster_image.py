@@ -1,0 +1,133 @@
+"""The image changes by records only, and says so by its version."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from moldau.base.invariant import InvariantBroken
+from moldau.metadata.image import ClusterImage
+from moldau.metadata.records import (
+    BrokerInfo,
+    BrokerRegistered,
+    BrokerUnregistered,
+    ConfigChanged,
+    ConfigResource,
+    ControllerElected,
+    PartitionChanged,
+    PartitionsAdded,
+    PartitionState,
+    Record,
+    ResourceType,
+    TopicCreated,
+    TopicDeleted,
+)
+
+ONE, TWO = UUID(int=1), UUID(int=2)
+STATE = PartitionState(leader=1, leader_epoch=0, replicas=(1, 2), isr=(1, 2))
+
+
+def image_of(*records: Record) -> ClusterImage:
+    image = ClusterImage("cluster")
+    for record in records:
+        image.apply(record)
+    return image
+
+
+def topic(name: str, topic_id: UUID = ONE) -> TopicCreated:
+    return TopicCreated(name, topic_id, (STATE,), {})
+
+
+def test_a_topic_is_found_by_name_and_by_id_until_it_is_deleted() -> None:
+    image = image_of(topic("a"))
+    assert image.topics["a"] is image.topic_by_id[ONE]
+    image.apply(TopicDeleted("a", ONE))
+    assert not image.topics
+    assert not image.topic_by_id
+
+
+def test_every_record_raises_the_version() -> None:
+    image = ClusterImage("cluster")
+    records: list[Record] = [
+        BrokerRegistered(BrokerInfo(1, {"PLAINTEXT": ("host", 9092)})),
+        ControllerElected(1, 1),
+        topic("a"),
+        PartitionsAdded("a", ONE, (STATE,)),
+        ConfigChanged(ConfigResource(ResourceType.TOPIC, "a"), {"retention.ms": "5"}),
+        TopicDeleted("a", ONE),
+        BrokerUnregistered(1),
+    ]
+    for number, record in enumerate(records, 1):
+        image.apply(record)
+        assert image.version == number
+    assert image.controller_id == 1
+    assert not image.brokers
+
+
+def test_partitions_are_added_behind_those_that_are_there() -> None:
+    image = image_of(topic("a"))
+    more = STATE._replace(leader=2)
+    image.apply(PartitionsAdded("a", ONE, (more, more)))
+    assert [state.leader for state in image.topics["a"].partitions] == [1, 2, 2]
+    assert image.topic_by_id[ONE] is image.topics["a"]
+
+
+def test_a_topic_that_someone_holds_does_not_change_under_him() -> None:
+    image = image_of(topic("a"))
+    held = image.topics["a"]
+    image.apply(PartitionChanged("a", ONE, 0, STATE._replace(leader=2, leader_epoch=1, partition_epoch=1)))
+    assert held.partitions[0].leader == 1
+    assert image.topics["a"].partitions[0].leader == 2
+
+
+def test_a_topics_settings_go_with_the_topic() -> None:
+    resource = ConfigResource(ResourceType.TOPIC, "a")
+    image = image_of(topic("a"), ConfigChanged(resource, {"retention.ms": "5"}))
+    assert image.configs(resource) == image.topics["a"].configs == {"retention.ms": "5"}
+    image.apply(TopicDeleted("a", ONE))
+    image.apply(topic("a", TWO))
+    assert image.configs(resource) == {}
+
+
+def test_settings_of_brokers_and_groups_are_kept_by_name_while_there_are_any() -> None:
+    default, own = ConfigResource(ResourceType.BROKER, ""), ConfigResource(ResourceType.BROKER, "1")
+    group = ConfigResource(ResourceType.GROUP, "g")
+    image = image_of(
+        ConfigChanged(default, {"a": "1"}), ConfigChanged(own, {"a": "2"}), ConfigChanged(group, {"b": "3"})
+    )
+    assert image.broker_configs == {"": {"a": "1"}, "1": {"a": "2"}}
+    assert image.configured(ResourceType.GROUP) == ["g"]
+    image.apply(ConfigChanged(group, {}))
+    assert image.configured(ResourceType.GROUP) == []
+    assert image.configs(group) == {}
+
+
+def test_names_that_differ_only_by_dot_and_underscore_collide() -> None:
+    image = image_of(topic("a.b"))
+    assert image.colliding_topic("a_b") == "a.b"
+    assert image.colliding_topic("a.b") is None
+    assert image.colliding_topic("a-b") is None
+    image.apply(TopicDeleted("a.b", ONE))
+    assert image.colliding_topic("a_b") is None
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        topic("a", TWO),
+        TopicDeleted("a", TWO),
+        TopicDeleted("b", ONE),
+        PartitionsAdded("b", ONE, (STATE,)),
+        PartitionChanged("a", ONE, 1, STATE._replace(partition_epoch=1)),
+        PartitionChanged("a", ONE, 0, STATE),
+        ConfigChanged(ConfigResource(ResourceType.TOPIC, "b"), {}),
+        TopicCreated("b", TWO, (), {}),
+        ControllerElected(1, 4),
+    ],
+    ids=str,
+)
+def test_a_record_that_does_not_fit_the_image_breaks_an_invariant(record: Record) -> None:
+    image = image_of(ControllerElected(2, 5), topic("a"))
+    with pytest.raises(InvariantBroken):
+        image.apply(record)

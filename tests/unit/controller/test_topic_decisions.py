@@ -1,0 +1,286 @@
+"""CreateTopics, DeleteTopics and CreatePartitions decide as Kafka does; the texts were taken from its
+answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from uuid import UUID
+
+import pytest
+
+from moldau.base.errors import ErrorCode
+from moldau.config.broker import BrokerConfig
+from moldau.controller.placement import place
+from moldau.controller.topics import (
+    CreateOutcome,
+    MorePartitions,
+    NewTopic,
+    TopicReference,
+    decide_create,
+    decide_create_partitions,
+    decide_delete,
+)
+from moldau.metadata.image import ClusterImage
+from moldau.metadata.records import BrokerInfo, BrokerRegistered, PartitionState, TopicCreated
+
+THERE = UUID(int=77)
+CONFIG = BrokerConfig.parse({"num.partitions": "3"})
+
+
+@pytest.fixture
+def image() -> ClusterImage:
+    image = ClusterImage("cluster")
+    image.apply(BrokerRegistered(BrokerInfo(1, {})))
+    state = PartitionState(leader=1, leader_epoch=0, replicas=(1,), isr=(1,))
+    image.apply(TopicCreated("there", THERE, (state, state), {}))
+    image.apply(TopicCreated("with.dot", UUID(int=78), (state,), {}))
+    return image
+
+
+def ids() -> Callable[[], UUID]:
+    numbers = count(1)
+    return lambda: UUID(int=next(numbers))
+
+
+def create(image: ClusterImage, *topics: NewTopic) -> list[CreateOutcome]:
+    return decide_create(image, CONFIG, topics, ids())
+
+
+@pytest.mark.parametrize(
+    ("topic", "code", "message"),
+    [
+        (
+            NewTopic(""),
+            ErrorCode.invalid_topic_exception,
+            "Topic name is invalid: the empty string is not allowed",
+        ),
+        (NewTopic(".."), ErrorCode.invalid_topic_exception, "Topic name is invalid: '..' is not allowed"),
+        (
+            NewTopic("a b"),
+            ErrorCode.invalid_topic_exception,
+            "Topic name is invalid: 'a b' contains one or more characters other than ASCII alphanumerics, '.', "
+            "'_' and '-'",
+        ),
+        (
+            NewTopic("x" * 250),
+            ErrorCode.invalid_topic_exception,
+            f"Topic name is invalid: the length of '{'x' * 250}' is longer than the max allowed length 249",
+        ),
+        (
+            NewTopic("__cluster_metadata"),
+            ErrorCode.invalid_request,
+            "Creation of internal topic __cluster_metadata is prohibited.",
+        ),
+        (NewTopic("there", 0), ErrorCode.topic_already_exists, "Topic 'there' already exists."),
+        (
+            NewTopic("with_dot"),
+            ErrorCode.invalid_topic_exception,
+            "Topic 'with_dot' collides with existing topic: with.dot",
+        ),
+        (
+            NewTopic("a", 0),
+            ErrorCode.invalid_partitions,
+            "Number of partitions was set to an invalid non-positive value.",
+        ),
+        (
+            NewTopic("a", 0, 0),
+            ErrorCode.invalid_replication_factor,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        ),
+        (
+            NewTopic("a", 1, 2),
+            ErrorCode.invalid_replication_factor,
+            "Unable to replicate the partition 2 time(s): The target replication factor of 2 cannot be reached "
+            "because only 1 broker(s) are registered or some brokers have all their log directories cordoned.",
+        ),
+        (
+            NewTopic("a", 10_001),
+            ErrorCode.policy_violation,
+            "Excessively large number of partitions per request.",
+        ),
+        (
+            NewTopic("a", 0, configs=[("x", "1")]),
+            ErrorCode.invalid_config,
+            "Unknown topic config name: x",
+        ),
+        (
+            NewTopic("a", configs=[("b", None), ("c", None)]),
+            ErrorCode.invalid_config,
+            "Null value not supported for topic configs: b,c",
+        ),
+        (
+            NewTopic("a", 2, 2, [(0, (1,))]),
+            ErrorCode.invalid_request,
+            "A manual partition assignment was specified, but replication factor was not set to -1.",
+        ),
+        (
+            NewTopic("a", 2, -1, [(0, (1,))]),
+            ErrorCode.invalid_request,
+            "A manual partition assignment was specified, but numPartitions was not set to -1.",
+        ),
+        (
+            NewTopic("a", -1, -1, [(0, (1,)), (2, (1,))]),
+            ErrorCode.invalid_replica_assignment,
+            "partitions should be a consecutive 0-based integer sequence",
+        ),
+        (
+            NewTopic("a", -1, -1, [(0, (1,)), (0, (1,))]),
+            ErrorCode.invalid_replica_assignment,
+            "Found multiple manual partition assignments for partition 0",
+        ),
+        (
+            NewTopic("a", -1, -1, [(0, (7,))]),
+            ErrorCode.invalid_replica_assignment,
+            "The manual partition assignment includes broker 7, but no such broker is registered.",
+        ),
+        (
+            NewTopic("a", -1, -1, [(0, (1, 1))]),
+            ErrorCode.invalid_replica_assignment,
+            "The manual partition assignment includes the broker 1 more than once.",
+        ),
+        (
+            NewTopic("a", -1, -1, [(0, ())]),
+            ErrorCode.invalid_replica_assignment,
+            "The manual partition assignment includes an empty replica list.",
+        ),
+    ],
+)
+def test_a_topic_that_cannot_be_created_gets_kafkas_answer(
+    image: ClusterImage, topic: NewTopic, code: ErrorCode, message: str
+) -> None:
+    (outcome,) = create(image, topic)
+    assert (outcome.error, outcome.message, outcome.record) == (code, message, None)
+
+
+def test_a_topic_that_says_nothing_gets_the_brokers_defaults(image: ClusterImage) -> None:
+    (outcome,) = create(image, NewTopic("new"))
+    assert outcome.record is not None
+    assert outcome.record.partitions == (PartitionState(1, 0, (1,), (1,)),) * 3
+
+
+def test_a_manual_assignment_gives_partitions_and_leaders(image: ClusterImage) -> None:
+    image.apply(BrokerRegistered(BrokerInfo(2, {})))
+    (outcome,) = create(image, NewTopic("new", assignments=[(1, (2, 1)), (0, (1, 2))]))
+    assert outcome.record is not None
+    assert [state.replicas for state in outcome.record.partitions] == [(1, 2), (2, 1)]
+    assert [state.leader for state in outcome.record.partitions] == [1, 2]
+
+
+def test_a_manual_assignment_has_the_same_number_of_replicas_everywhere(image: ClusterImage) -> None:
+    image.apply(BrokerRegistered(BrokerInfo(2, {})))
+    (outcome,) = create(image, NewTopic("new", assignments=[(0, (1,)), (1, (1, 2))]))
+    assert outcome.error is ErrorCode.invalid_replica_assignment
+
+
+def test_a_name_given_twice_is_refused_once_and_the_others_are_created(image: ClusterImage) -> None:
+    outcomes = create(image, NewTopic("a"), NewTopic("b"), NewTopic("a", 2))
+    assert [(o.name, o.error, o.message) for o in outcomes] == [
+        ("a", ErrorCode.invalid_request, "Duplicate topic name."),
+        ("b", ErrorCode.none, None),
+    ]
+
+
+def test_the_partitions_of_one_request_are_bounded_together(image: ClusterImage) -> None:
+    outcomes = create(image, NewTopic("a", 5_000), NewTopic("b", 5_001))
+    assert {outcome.error for outcome in outcomes} == {ErrorCode.policy_violation}
+
+
+@pytest.mark.parametrize(
+    ("reference", "code", "message"),
+    [
+        (
+            TopicReference("absent"),
+            ErrorCode.unknown_topic_or_partition,
+            "This server does not host this topic-partition.",
+        ),
+        (
+            TopicReference(None, UUID(int=5)),
+            ErrorCode.unknown_topic_id,
+            "This server does not host this topic ID.",
+        ),
+        (TopicReference(None), ErrorCode.invalid_request, "Neither topic name nor id were specified."),
+        (
+            TopicReference("there", THERE),
+            ErrorCode.invalid_request,
+            "You may not specify both topic name and topic id.",
+        ),
+    ],
+)
+def test_a_topic_that_cannot_be_deleted_gets_kafkas_answer(
+    image: ClusterImage, reference: TopicReference, code: ErrorCode, message: str
+) -> None:
+    (outcome,) = decide_delete(image, [reference], deletion_enabled=True)
+    assert (outcome.error, outcome.message, outcome.record) == (code, message, None)
+
+
+@pytest.mark.parametrize("reference", [TopicReference("there"), TopicReference(None, THERE)])
+def test_a_topic_is_deleted_by_name_or_by_id(image: ClusterImage, reference: TopicReference) -> None:
+    (outcome,) = decide_delete(image, [reference], deletion_enabled=True)
+    assert (outcome.name, outcome.topic_id, outcome.error) == ("there", THERE, ErrorCode.none)
+
+
+def test_a_topic_named_twice_is_not_deleted(image: ClusterImage) -> None:
+    by_name = decide_delete(image, [TopicReference("there")] * 2, deletion_enabled=True)
+    by_id = decide_delete(image, [TopicReference(None, THERE)] * 2, deletion_enabled=True)
+    assert [outcome.message for outcome in by_name] == ["Duplicate topic name."]
+    assert [outcome.message for outcome in by_id] == ["Duplicate topic id."]
+
+
+def test_nothing_is_deleted_where_deletion_is_disabled(image: ClusterImage) -> None:
+    (outcome,) = decide_delete(image, [TopicReference("there")], deletion_enabled=False)
+    assert (outcome.error, outcome.record) == (ErrorCode.topic_deletion_disabled, None)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code", "message"),
+    [
+        (MorePartitions("absent", 3), ErrorCode.unknown_topic_or_partition, None),
+        (MorePartitions("there", 2), ErrorCode.invalid_partitions, "Topic already has 2 partition(s)."),
+        (
+            MorePartitions("there", -1),
+            ErrorCode.invalid_partitions,
+            "The topic there currently has 2 partition(s); -1 would not be an increase.",
+        ),
+        (
+            MorePartitions("there", 3, []),
+            ErrorCode.invalid_replica_assignment,
+            "Attempted to add 1 additional partition(s), but only 0 assignment(s) were specified.",
+        ),
+        (
+            MorePartitions("there", 3, [(7,)]),
+            ErrorCode.invalid_replica_assignment,
+            "The manual partition assignment includes broker 7, but no such broker is registered.",
+        ),
+        (
+            MorePartitions("there", 20_000),
+            ErrorCode.policy_violation,
+            "Excessively large number of partitions per request.",
+        ),
+    ],
+)
+def test_partitions_that_cannot_be_added_get_kafkas_answer(
+    image: ClusterImage, wanted: MorePartitions, code: ErrorCode, message: str | None
+) -> None:
+    (outcome,) = decide_create_partitions(image, [wanted])
+    assert (outcome.error, outcome.message, outcome.record) == (code, message, None)
+
+
+def test_partitions_are_added_with_or_without_an_assignment(image: ClusterImage) -> None:
+    for assignments in (None, [(1,), (1,)]):
+        (outcome,) = decide_create_partitions(image, [MorePartitions("there", 4, assignments)])
+        assert outcome.record is not None
+        assert len(outcome.record.partitions) == 2
+
+
+@pytest.mark.parametrize("brokers", range(1, 7))
+def test_replicas_and_leaders_are_spread_evenly_over_distinct_brokers(brokers: int) -> None:
+    ids_ = [10 + number for number in range(brokers)]
+    for factor in range(1, brokers + 1):
+        placed = place(ids_, partitions=brokers * 6, replication_factor=factor, first=0)
+        assert all(len(set(replicas)) == factor for replicas in placed)
+        leaders = [replicas[0] for replicas in placed]
+        assert {leaders.count(broker) for broker in ids_} == {6}
+        held = [broker for replicas in placed for broker in replicas]
+        assert max(map(held.count, ids_)) - min(map(held.count, ids_)) <= factor

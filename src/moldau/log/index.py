@@ -1,0 +1,149 @@
+"""The two sparse indexes of a segment: offset -> file position, timestamp -> offset.
+
+Both are files of fixed-size entries that ascend in both fields. Entries are appended through a small buffer
+in memory and searched by bisection on the file, so an index costs the same memory whatever its length. The
+file is always a prefix of the index: what is lost at a crash is rebuilt from the log.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from struct import Struct
+
+from moldau.runtime.ports import Disk, File
+
+Read = Callable[[File, int, int], bytes | bytearray]
+"""Read (file, length, position): waiting for the disk, or not."""
+
+PENDING_ENTRIES_MAX = 32
+_BLOCK_ENTRIES = 128
+"""Bisection goes down to a block of this size, which is read at once."""
+
+OFFSET_ENTRY = Struct(">ii")
+"""Last offset of a batch relative to the segment's base offset, and the batch's position in the file."""
+TIME_ENTRY = Struct(">qi")
+"""The largest timestamp so far, and the offset (relative) of the batch that has it."""
+
+
+def read_nowait(file: File, length: int, position: int) -> bytes | bytearray:
+    return file.pread_nowait(length, position)
+
+
+def read_waiting(file: File, length: int, position: int) -> bytes:
+    return file.pread(length, position)
+
+
+class Index:
+    """One index file. `count` includes the entries that are not yet in the file."""
+
+    __slots__ = ("_disk", "_file", "_pending", "_written", "entry", "path")
+
+    def __init__(self, disk: Disk, path: str, entry: Struct, written: int = 0) -> None:
+        self._disk = disk
+        self.path = path
+        self.entry = entry
+        self._file: File | None = None
+        self._written = written
+        self._pending = bytearray()
+
+    @classmethod
+    def of_file(cls, disk: Disk, path: str, entry: Struct) -> Index:
+        """An index that exists; a last entry that was cut off is ignored and later overwritten."""
+        return cls(disk, path, entry, disk.size(path) // entry.size)
+
+    @property
+    def count(self) -> int:
+        return self._written + len(self._pending) // self.entry.size
+
+    @property
+    def file(self) -> File:
+        if self._file is None:
+            self._file = self._disk.open(self.path, create=True)
+        return self._file
+
+    def append(self, first: int, second: int) -> None:
+        self._pending += self.entry.pack(first, second)
+        if len(self._pending) >= PENDING_ENTRIES_MAX * self.entry.size:
+            try:
+                self.drain()
+            except OSError:
+                # The batch that this entry points to is in the log: its append has succeeded. The entries
+                # stay in memory for the next attempt; rolling and closing insist.
+                pass
+
+    def drain(self) -> None:
+        """Write what is pending. OSError leaves the index as it was."""
+        pending = self._pending
+        if pending:
+            position = self._written * self.entry.size
+            if self.file.pwrite(pending, position) != len(pending):
+                self.file.truncate(position)
+                raise OSError(errno.ENOSPC, "no space left for index entries", self.path)
+            self._written += len(pending) // self.entry.size
+            self._pending = bytearray()
+
+    def last(self, read: Read) -> tuple[int, int] | None:
+        count = self.count
+        return self._entry(count - 1, read) if count else None
+
+    def floor(self, key: int, read: Read, field: int = 0) -> tuple[int, int] | None:
+        """The last entry whose field (0 or 1) is not above the key."""
+        low, high = 0, self.count
+        entry = self.entry
+        size = entry.size
+        written = self._written
+        if high > written and entry.unpack_from(self._pending)[field] <= key:
+            low = written
+        else:
+            high = written
+            while high - low > _BLOCK_ENTRIES:
+                middle = (low + high) // 2
+                if self._entry(middle, read)[field] <= key:
+                    low = middle
+                else:
+                    high = middle
+        if high == low:
+            return None
+        if low == written:
+            block, base = self._pending, written
+        else:
+            block, base = bytearray(read(self.file, (high - low) * size, low * size)), low
+        while high - low > 0:
+            middle = (low + high) // 2
+            if entry.unpack_from(block, (middle - base) * size)[field] <= key:
+                low = middle + 1
+            else:
+                high = middle
+        if low == base:
+            return None
+        found: tuple[int, int] = entry.unpack_from(block, (low - 1 - base) * size)
+        return found
+
+    def truncate_to(self, count: int) -> None:
+        """Keep the first `count` entries."""
+        if count < self._written:
+            self.file.truncate(count * self.entry.size)
+            self._written = count
+            self._pending = bytearray()
+        else:
+            del self._pending[(count - self._written) * self.entry.size :]
+
+    def count_below(self, key: int, read: Read, field: int) -> int:
+        """How many entries have a field below the key."""
+        low, high = 0, self.count
+        while low < high:
+            middle = (low + high) // 2
+            if self._entry(middle, read)[field] < key:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _entry(self, index: int, read: Read) -> tuple[int, int]:
+        size = self.entry.size
+        if index >= self._written:
+            found: tuple[int, int] = self.entry.unpack_from(self._pending, (index - self._written) * size)
+        else:
+            found = self.entry.unpack(read(self.file, size, index * size))
+        return found

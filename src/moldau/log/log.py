@@ -1,0 +1,468 @@
+"""One partition's log: append, read, roll, flush, close.
+
+Used on the loop's thread, without waiting: appends go to the page cache, reads give back a place in a file.
+What may wait for the disk (sync, snapshots, cold pages) runs in threads through `Tasks`. Protocol outcomes
+are values (`Appended.error`) or `KafkaError`; `OSError` is the disk's. A log whose sync failed is failed
+for good: every later call raises that error. Memory does not grow with the log (see `segments`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from typing import NamedTuple
+
+from moldau.base.errors import ErrorCode, KafkaError
+from moldau.base.ids import TopicPartition
+from moldau.config.topic import TopicConfig
+from moldau.log import names
+from moldau.log.checkpoints import write_epochs
+from moldau.log.epochs import EpochEnd, LeaderEpochs
+from moldau.log.flush import Flushed, Flusher
+from moldau.log.index import read_nowait, read_waiting
+from moldau.log.producers import OutOfSequence, ProducerEntry, Producers
+from moldau.log.reader import EMPTY, Reader, Slice, TimestampOffset
+from moldau.log.segment import RELATIVE_OFFSET_MAX, Segment
+from moldau.log.segments import Segments
+from moldau.log.snapshots import write_snapshot
+from moldau.records.batch import (
+    CODEC_MASK,
+    LENGTH_AND_BEFORE_BYTES,
+    NO_TIMESTAMP,
+    OFFSET_AND_EPOCH,
+    TRANSACTIONAL,
+    read_header,
+)
+from moldau.records.validate import AppendRules, HeaderFields, RecordError, Refused, check_batch, recompress
+from moldau.runtime.ports import Runtime, Timer
+
+FLUSH_NEVER = 2**62
+"""Settings from here on mean: leave it to the operating system (Kafka's default is 2^63 - 1)."""
+_NO_ERROR = ErrorCode.none
+_NOT_KNOWN_YET = 2**63 - 1
+
+
+class Appended(NamedTuple):
+    """What became of a batch, in the terms of a Produce answer."""
+
+    error: ErrorCode
+    base_offset: int
+    last_offset: int
+    append_time_ms: int
+    """With LogAppendTime, and for a duplicate (the stored batch's timestamp); else -1."""
+    log_start_offset: int
+    message: str | None = None
+    record_errors: tuple[RecordError, ...] = ()
+    duplicate: bool = False
+    flush_due: bool = False
+    """`flush.messages` is reached: answer after `Log.flush_then`."""
+
+
+class LoadedLog(NamedTuple):
+    """What was found in a log's folder, or made there."""
+
+    bases: list[int]
+    active: Segment
+    next_offset: int
+    log_start_offset: int
+    recovery_point: int
+    epochs: LeaderEpochs
+    producers: Producers
+    snapshot_offset: int
+    """The newest snapshot's; -1 where there is none."""
+    topic_id: uuid.UUID | None
+
+
+class Log:
+    __slots__ = (
+        "_closing",
+        "_config",
+        "_flush_timer",
+        "_flusher",
+        "_flushing_to",
+        "_on_failure",
+        "_producers",
+        "_reader",
+        "_rules",
+        "_runtime",
+        "_snapshot_offset",
+        "_sync_active",
+        "_unflushed_messages",
+        "_unsynced",
+        "epochs",
+        "failure",
+        "folder",
+        "last_flushed_offset",
+        "log_start_offset",
+        "next_offset",
+        "segments",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        folder: str,
+        config: TopicConfig,
+        runtime: Runtime,
+        loaded: LoadedLog,
+        on_failure: Callable[[Log, OSError], object] | None = None,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = loaded.topic_id
+        self.folder = folder
+        self._runtime = runtime
+        self._on_failure = on_failure
+        self.log_start_offset = loaded.log_start_offset
+        self.next_offset = loaded.next_offset
+        self.last_flushed_offset = loaded.recovery_point
+        """The recovery point: everything below is on the disk, with its indexes."""
+        self.epochs = loaded.epochs
+        self.segments = Segments(runtime.disk, folder, loaded.bases, loaded.active)
+        self.failure: OSError | None = None
+        self._producers = loaded.producers
+        self._snapshot_offset = loaded.snapshot_offset
+        self._reader = Reader(self.segments)
+        self._flusher = Flusher(self, runtime.tasks, str(topic_partition))
+        self._unsynced: list[Callable[[], None]] = []
+        """What must be on the disk before the active segment, in this order. Bounded by what a flush takes."""
+        self._sync_active = False
+        self._flushing_to = loaded.recovery_point
+        self._flush_timer: Timer | None = None
+        self._unflushed_messages = 0
+        self._closing = False
+        self.configure(config)
+        self._set_roll_time(loaded.active)
+
+    def __repr__(self) -> str:
+        return f"Log({self.topic_partition}, {self.log_start_offset}..{self.next_offset})"
+
+    @property
+    def config(self) -> TopicConfig:
+        return self._config
+
+    def configure(self, config: TopicConfig) -> None:
+        """Take the topic's settings, from now on."""
+        self._config = config
+        self._rules = AppendRules.of(str(self.topic_partition), config)
+
+    # Appending
+
+    def append(
+        self,
+        buffer: memoryview,
+        start: int,
+        stop: int,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        zstd_allowed: bool = True,
+    ) -> Appended:
+        """Append a client's batch as the leader. Offset and epoch are written into the buffer, in place."""
+        if self.failure is not None:
+            raise self.failure
+        rules = self._rules
+        config = self._config
+        try:
+            header = check_batch(buffer, start, stop, rules, now_ms, zstd_allowed)
+            stop = start + header[1] + LENGTH_AND_BEFORE_BYTES
+            if rules.codec is not None and rules.codec != header[5] & CODEC_MASK:
+                buffer = memoryview(bytearray(recompress(buffer[start:stop], rules)))
+                start, stop, header = 0, len(buffer), read_header(buffer)
+            if stop - start > config.segment_bytes:
+                raise Refused(
+                    ErrorCode.record_list_too_large,
+                    f"batch of {stop - start} bytes exceeds segment.bytes of {config.segment_bytes}",
+                    before_append=True,
+                )
+            if header[9] >= 0 or header[5] & TRANSACTIONAL:
+                duplicate = self._check_producer(header)
+                if duplicate is not None:
+                    return duplicate
+        except Refused as refusal:
+            return self._refused(refusal)
+        base_offset = self.next_offset
+        last_offset = base_offset + header[6]
+        max_timestamp = header[8]
+        segment = self._segment_for(stop - start, last_offset, max_timestamp, now_ms)
+        OFFSET_AND_EPOCH.pack_into(buffer, start, base_offset, header[1], leader_epoch)
+        segment.append(
+            buffer[start:stop], stop - start, last_offset, max_timestamp, config.index_interval_bytes
+        )
+        self.next_offset = last_offset + 1
+        if leader_epoch != self.epochs.latest:
+            self.assign_epoch(leader_epoch, base_offset)
+        if header[9] >= 0:
+            self._producers.add(header[9], header[10], header[11], base_offset, last_offset, max_timestamp)
+        flush_due = False
+        if config.flush_messages < FLUSH_NEVER or config.flush_ms < FLUSH_NEVER:
+            flush_due = self._note_unflushed(header[12])
+        return Appended(
+            _NO_ERROR,
+            base_offset,
+            last_offset,
+            now_ms if rules.log_append_time else NO_TIMESTAMP,
+            self.log_start_offset,
+            None,
+            (),
+            False,
+            flush_due,
+        )
+
+    def _check_producer(self, header: HeaderFields) -> Appended | None:
+        """The answer to a retry of a stored batch, None for a batch to be appended; raises Refused."""
+        try:
+            seen = self._producers.check(header[9], header[10], header[11], header[6])
+        except OutOfSequence as refusal:
+            raise Refused(refusal.code, str(refusal)) from None
+        if seen is not None:
+            waits = seen.last_offset >= self.last_flushed_offset  # as the first attempt perhaps still does
+            return Appended(
+                _NO_ERROR,
+                seen.first_offset,
+                seen.last_offset,
+                seen.timestamp,
+                self.log_start_offset,
+                duplicate=True,
+                flush_due=waits and self._config.flush_messages < FLUSH_NEVER,
+            )
+        if header[5] & TRANSACTIONAL:
+            raise Refused(ErrorCode.invalid_txn_state, "the record is not part of an ongoing transaction")
+        return None
+
+    def _refused(self, refusal: Refused) -> Appended:
+        log_start_offset = -1 if refusal.before_append else self.log_start_offset
+        return Appended(
+            refusal.code, -1, -1, NO_TIMESTAMP, log_start_offset, refusal.message, refusal.record_errors
+        )
+
+    def _segment_for(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
+        """The active segment, after rolling it where Kafka's rules say so."""
+        segment = self.segments.active
+        config = self._config
+        if segment.first_timestamp is None and segment.size:
+            self._load_first_timestamp(segment)
+        if (
+            segment.size + size > config.segment_bytes
+            or segment.is_full(config.segment_index_bytes)
+            or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+            or (segment.size and segment.has_waited(max_timestamp, now_ms))
+        ):
+            self.roll(now_ms)
+            return self.segments.active
+        return segment
+
+    def _load_first_timestamp(self, segment: Segment) -> None:
+        """After a restart. While a cold page is brought in, the segment does not roll by time."""
+        try:
+            segment.load_first_timestamp(read_nowait)
+        except BlockingIOError:
+            segment.first_timestamp = _NOT_KNOWN_YET
+            in_thread = self._runtime.tasks.in_thread
+
+            async def load() -> None:
+                await in_thread(segment.load_first_timestamp, read_waiting)
+
+            self._runtime.tasks.spawn(load(), name=f"first timestamp of {segment.path}")
+
+    def assign_epoch(self, epoch: int, start_offset: int) -> None:
+        """A leader's epoch begins at an offset. The checkpoint is written in the background."""
+        self.epochs.assign(epoch, start_offset)
+        if self.epochs.changed:
+            self._flusher.request()
+
+    def roll(self, now_ms: int) -> None:
+        """Close the active segment and begin a new one. OSError leaves all as it was."""
+        old = self.segments.active
+        if old.size == 0:
+            return
+        old.seal()
+        disk, folder = self._runtime.disk, self.folder
+        new = Segment.create(disk, folder, self.next_offset, now_ms)
+        self._set_roll_time(new)
+        self.segments.begin(new)
+        self._queue_snapshot()
+        self._unsynced.append(old.sync)
+        self._unsynced.append(lambda: disk.sync_folder(folder))
+        self._flusher.request()
+
+    def _set_roll_time(self, segment: Segment) -> None:
+        jitter_ms = min(self._config.segment_jitter_ms, self._config.segment_ms)
+        jitter = self._runtime.random.randrange(jitter_ms) if jitter_ms > 0 else 0
+        segment.roll_after_ms = self._config.segment_ms - jitter
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, *, below_offset: int, whole_first_batch: bool) -> Slice:
+        """Where the batches from an offset on lie, in whole batches below an offset. No data is read.
+
+        KafkaError (offset_out_of_range); BlockingIOError where an index or header page is cold: `warm` it.
+        """
+        if self.failure is not None:
+            raise self.failure
+        next_offset = self.next_offset
+        if not self.log_start_offset <= offset <= next_offset:
+            raise KafkaError(
+                ErrorCode.offset_out_of_range,
+                f"Received request for offset {offset} for partition {self.topic_partition}, but we only have"
+                f" log segments from offset {self.log_start_offset} up to {next_offset}.",
+            )
+        if offset == next_offset or offset >= below_offset:
+            return EMPTY
+        return self._reader.read(offset, next_offset, max_bytes, below_offset, whole_first_batch, read_nowait)
+
+    async def warm(self, offset: int, max_bytes: int) -> None:
+        """Bring what a read needs into the page cache: its index entries, its headers and its data."""
+        reader = Reader(self.segments.copy())
+        next_offset = self.next_offset
+
+        def bring_in() -> None:
+            found = reader.read(offset, next_offset, max_bytes, next_offset, True, read_waiting)
+            if found.file is not None:
+                found.file.warm(found.position, found.length)
+
+        if self.log_start_offset <= offset < next_offset:
+            await self._runtime.tasks.in_thread(bring_in)
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record whose timestamp is not below the given one. BlockingIOError as `read`."""
+        return self._reader.offset_for_timestamp(timestamp, self.log_start_offset, read_nowait)
+
+    def max_timestamp_offset(self) -> TimestampOffset | None:
+        """The first record with the largest timestamp. BlockingIOError as `read`."""
+        return self._reader.max_timestamp_offset(self.log_start_offset, read_nowait)
+
+    async def find_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """`offset_for_timestamp`, waiting for the disk in a thread where it must."""
+        try:
+            return self.offset_for_timestamp(timestamp)
+        except BlockingIOError:
+            reader = Reader(self.segments.copy())
+            return await self._runtime.tasks.in_thread(
+                reader.offset_for_timestamp, timestamp, self.log_start_offset, read_waiting
+            )
+
+    async def find_max_timestamp(self) -> TimestampOffset | None:
+        """`max_timestamp_offset`, waiting for the disk in a thread where it must."""
+        try:
+            return self.max_timestamp_offset()
+        except BlockingIOError:
+            reader = Reader(self.segments.copy())
+            return await self._runtime.tasks.in_thread(
+                reader.max_timestamp_offset, self.log_start_offset, read_waiting
+            )
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
+        return self.epochs.end_offset_for(epoch, self.next_offset)
+
+    def producers(self) -> list[ProducerEntry]:
+        return self._producers.entries()
+
+    def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
+        return self._producers.expire(now_ms, expiration_ms)
+
+    def size_bytes(self) -> int:
+        return self.segments.size_bytes()
+
+    # Flushing
+
+    def flush_then(self, callback: Flushed) -> None:
+        """Call back when all that was appended so far is on the disk (None), or cannot be (the error)."""
+        self._sync_active = True
+        self._flusher.request(callback)
+
+    async def flush(self) -> None:
+        """Wait until all that was appended so far is on the disk; raises the error if it cannot be."""
+        done: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
+
+        def wake(error: OSError | None) -> None:
+            if not done.done():
+                done.set_result(error)
+
+        self.flush_then(wake)
+        error = await done
+        if error is not None:
+            raise error
+
+    def _note_unflushed(self, count: int) -> bool:
+        self._unflushed_messages += count
+        if self._flush_timer is None and self._config.flush_ms < FLUSH_NEVER:
+            delay_s = self._config.flush_ms / 1000
+            self._flush_timer = self._runtime.tasks.call_later(delay_s, self._flush_by_time)
+        return self._unflushed_messages >= self._config.flush_messages
+
+    def _flush_by_time(self) -> None:
+        self._flush_timer = None
+        self._sync_active = True
+        self._flusher.request()
+
+    def take_flush_work(self) -> Callable[[], None]:
+        """For the flusher: everything queued, and the active segment if someone asked for that."""
+        if self.epochs.changed:
+            self.epochs.changed = False
+            self._queue_file(names.LEADER_EPOCHS, write_epochs(self.epochs.entries))
+        steps, self._unsynced = self._unsynced, []
+        self._flushing_to = self.segments.active.base_offset
+        if self._sync_active:
+            self._sync_active = False
+            self._unflushed_messages = 0
+            if self._closing:
+                steps.append(self.segments.active.sync)
+            else:
+                steps.append(self.segments.active.log.sync)
+            self._flushing_to = self.next_offset
+
+        def work() -> None:
+            for step in steps:
+                step()
+
+        return work
+
+    def flush_done(self) -> None:
+        self.last_flushed_offset = max(self.last_flushed_offset, self._flushing_to)
+
+    def queue(self, step: Callable[[], None]) -> None:
+        """Something that must be on the disk before what is appended from now on."""
+        self._unsynced.append(step)
+
+    def _queue_snapshot(self) -> None:
+        self._snapshot_offset = self.next_offset
+        name = names.file_name(self.next_offset, names.SNAPSHOT)
+        self._queue_file(name, write_snapshot(self._producers.entries()))
+
+    def _queue_file(self, name: str, content: bytes) -> None:
+        disk, path = self._runtime.disk, f"{self.folder}/{name}"
+        self._unsynced.append(lambda: disk.write_atomic(path, content))
+
+    # The end
+
+    def fail(self, error: OSError) -> None:
+        """Take no more appends and reads: what the disk holds is no longer known."""
+        if self.failure is None:
+            self.failure = error
+            self._flusher.stop(error)
+            if self._on_failure is not None:
+                self._on_failure(self, error)
+
+    def abandon(self, reason: OSError) -> None:
+        """The log is deleted or moved away: nobody is told when its files are gone."""
+        self._on_failure = None
+        self.fail(reason)
+
+    async def close(self) -> None:
+        """Cleanly: indexes complete, a snapshot at the end, everything on the disk. Appends end here."""
+        if self.failure is not None or self._closing:
+            return
+        self._closing = True
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+        unchanged = self.last_flushed_offset == self.next_offset and not self._unsynced
+        if self.next_offset > max(self._snapshot_offset, self.log_start_offset):
+            self._queue_snapshot()
+            unchanged = False
+        if not unchanged or self.epochs.changed:
+            self.segments.active.seal()
+            await self.flush()
+        self.failure = OSError("the log is closed")

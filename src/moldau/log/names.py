@@ -1,0 +1,64 @@
+"""The names of files and folders, as Kafka gives them."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+
+from moldau.base.ids import TopicPartition
+
+LOG = ".log"
+OFFSET_INDEX = ".index"
+TIME_INDEX = ".timeindex"
+SNAPSHOT = ".snapshot"
+DELETED = ".deleted"
+"""Files that wait for their removal."""
+TEMPORARY = ".tmp"
+DELETED_FOLDER = "-delete"
+
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+LOCK = ".lock"
+
+FOLDER_NAME_BYTES_MAX = 255
+_FOLDER = re.compile(r"(.+)-(\d+)")
+
+
+def file_name(offset: int, suffix: str) -> str:
+    return f"{offset:020d}{suffix}"
+
+
+def offset_of(name: str, suffix: str) -> int | None:
+    """The offset in a file's name, None where it is not a name of that kind."""
+    digits = name[: -len(suffix)]
+    return int(digits) if name.endswith(suffix) and digits.isdecimal() else None
+
+
+def partition_of(folder: str) -> TopicPartition | None:
+    """The partition whose log a folder is; None for any other folder."""
+    match = _FOLDER.fullmatch(folder)
+    if match is None or folder.endswith(DELETED_FOLDER):
+        return None
+    return TopicPartition(match[1], int(match[2]))
+
+
+def deleted_folder(partition: TopicPartition, unique: uuid.UUID) -> str:
+    """The name of a log that waits for its removal. Long topic names are cut, as file systems limit names."""
+    suffix = f".{unique.hex}{DELETED_FOLDER}"
+    return str(partition)[: FOLDER_NAME_BYTES_MAX - len(suffix)] + suffix
+
+
+def id_text(value: uuid.UUID) -> str:
+    """An id as Kafka prints it: 22 characters of URL-safe base64."""
+    return urlsafe_b64encode(value.bytes)[:22].decode()
+
+
+def id_of(text: str) -> uuid.UUID:
+    """ValueError where it is not an id."""
+    return uuid.UUID(bytes=urlsafe_b64decode(text + "=="))

@@ -1,0 +1,168 @@
+"""Finding things in a log: the bytes from an offset on, an offset by its timestamp.
+
+Nothing here reads more than index entries and batch headers, except for the one batch in which a timestamp
+is looked for. With `read_nowait` a page that is not cached ends the search with BlockingIOError; the same
+search with `read_waiting` then runs in a thread.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from moldau.log.index import Read
+from moldau.log.scan import Batch, headers
+from moldau.log.segment import Segment
+from moldau.log.segments import Segments
+from moldau.records.batch import NO_TIMESTAMP
+from moldau.records.record import iterate_records
+from moldau.runtime.ports import File
+
+POSITIONS_MAX = 64
+"""How many readers of one log are remembered; the one that was remembered first is forgotten first."""
+
+
+class Slice(NamedTuple):
+    """A part of a segment file that begins and ends with whole batches. Empty: no file and length 0."""
+
+    file: File | None
+    position: int
+    length: int
+
+
+EMPTY = Slice(None, 0, 0)
+
+
+class TimestampOffset(NamedTuple):
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class Reader:
+    __slots__ = ("_positions", "_segments")
+
+    def __init__(self, segments: Segments) -> None:
+        self._segments = segments
+        self._positions: dict[int, tuple[int, int]] = {}
+        """Offset -> (base offset of its segment, file position), of those who will come to read on."""
+
+    def forget_positions(self) -> None:
+        """After the log was truncated."""
+        self._positions.clear()
+
+    def read(
+        self,
+        offset: int,
+        next_offset: int,
+        max_bytes: int,
+        below_offset: int,
+        whole_first_batch: bool,
+        read: Read,
+    ) -> Slice:
+        """The offset lies in the log, below its next offset and below `below_offset`."""
+        segment = self._segments.at(offset)
+        known = self._positions.get(offset)
+        if known is not None and known[0] == segment.base_offset:
+            position = known[1]
+        elif offset == segment.base_offset:
+            position = 0
+        else:
+            batch = segment.find(offset, read)
+            if batch is None:  # compaction may have removed the last records of a segment
+                following = self._segments.after(segment)
+                if following is None or following.base_offset >= below_offset:
+                    return EMPTY
+                offset = following.base_offset
+                return self.read(offset, next_offset, max_bytes, below_offset, whole_first_batch, read)
+            position = batch.position
+        stop = segment.size
+        is_active = segment is self._segments.active
+        if below_offset < (next_offset if is_active else self._segments.end_offset_of_closed(segment)):
+            stop = self._position_below(segment, below_offset, read)
+        elif position < stop and stop - position <= max_bytes:
+            if is_active:
+                self._remember(next_offset, segment.base_offset, stop)
+            return Slice(segment.log, position, stop - position)
+        return self._cut(segment, position, stop, max_bytes, whole_first_batch, read)
+
+    def _position_below(self, segment: Segment, below_offset: int, read: Read) -> int:
+        """Where the batches end that lie wholly below an offset."""
+        known = self._positions.get(below_offset)
+        if known is not None and known[0] == segment.base_offset:
+            return known[1]
+        batch = segment.find(below_offset, read)
+        if batch is None:
+            return segment.size
+        self._remember(below_offset, segment.base_offset, batch.position)
+        return batch.position
+
+    def _cut(
+        self, segment: Segment, position: int, stop: int, max_bytes: int, whole_first_batch: bool, read: Read
+    ) -> Slice:
+        """At most `max_bytes`, in whole batches: half a batch is of no use to anyone."""
+        if position >= stop:
+            return EMPTY
+        if stop - position > max_bytes:
+            first = next(headers(segment.log, position, segment.size, read))
+            if first.header.size > max_bytes:
+                if not whole_first_batch:
+                    return EMPTY
+                stop = first.end_position
+                self._remember(first.header.next_offset, segment.base_offset, stop)
+            else:
+                stop, next_offset = segment.boundary(position, position + max_bytes, read)
+                self._remember(next_offset, segment.base_offset, stop)
+        return Slice(segment.log, position, stop - position)
+
+    def _remember(self, offset: int, base_offset: int, position: int) -> None:
+        positions = self._positions
+        positions[offset] = (base_offset, position)
+        if len(positions) > POSITIONS_MAX:
+            del positions[next(iter(positions))]
+
+    def offset_for_timestamp(
+        self, timestamp: int, log_start_offset: int, read: Read
+    ) -> TimestampOffset | None:
+        """The first record, from the log's start on, whose timestamp is not below the given one."""
+        segments = self._segments
+        for index in range(len(segments)):
+            if segments.max_timestamp_of(index, read) >= timestamp:
+                found = _find_timestamp(segments.by_number(index), timestamp, log_start_offset, read)
+                if found is not None:
+                    return found
+        return None
+
+    def max_timestamp_offset(self, log_start_offset: int, read: Read) -> TimestampOffset | None:
+        """The first record that has the largest timestamp of the log."""
+        segments = self._segments
+        newest, newest_index = NO_TIMESTAMP, -1
+        for index in range(len(segments)):
+            timestamp = segments.max_timestamp_of(index, read)
+            if timestamp > newest:
+                newest, newest_index = timestamp, index
+        if newest_index < 0:
+            return None
+        return _find_timestamp(segments.by_number(newest_index), newest, log_start_offset, read)
+
+
+def _find_timestamp(
+    segment: Segment, timestamp: int, log_start_offset: int, read: Read
+) -> TimestampOffset | None:
+    entry = segment.times.floor(timestamp - 1, read)
+    offset = max(segment.base_offset + (entry[1] if entry else 0), log_start_offset)
+    place = segment.offsets.floor(offset - segment.base_offset, read)
+    for batch in headers(segment.log, place[1] if place else 0, segment.size, read):
+        if batch.header.max_timestamp >= timestamp and batch.header.last_offset >= log_start_offset:
+            found = _first_at_or_after(segment, batch, timestamp, log_start_offset, read)
+            if found is not None:
+                return found
+    return None
+
+
+def _first_at_or_after(
+    segment: Segment, batch: Batch, timestamp: int, log_start_offset: int, read: Read
+) -> TimestampOffset | None:
+    for record in iterate_records(read(segment.log, batch.header.size, batch.position)):
+        if record.timestamp >= timestamp and record.offset >= log_start_offset:
+            return TimestampOffset(record.timestamp, record.offset, batch.header.leader_epoch)
+    return None

@@ -1,0 +1,361 @@
+"""Opening a log: what its folder holds, mended where a crash or damage left it incomplete. Blocks: runs in
+threads.
+
+After a clean stop the recovery point is the end of the log, so opening reads no data: the folder's names,
+the small files, the size of the last segment and its last time index entry.
+
+After a crash everything from the segment of the recovery point on is checked batch by batch (length,
+checksum, offsets that ascend). At the first bad batch the log ends: the rest of that segment is cut off and
+later segments are removed. Indexes of checked segments are built anew; producers come from the newest good
+snapshot and the batches behind it, leader epochs from their checkpoint and the batches. Missing or damaged
+index, snapshot and checkpoint files are rebuilt, and a warning says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from moldau.log import names
+from moldau.log.checkpoints import BadCheckpoint, read_epochs, read_partition_metadata
+from moldau.log.epochs import LeaderEpochs
+from moldau.log.index import OFFSET_ENTRY, TIME_ENTRY, read_waiting
+from moldau.log.log import LoadedLog
+from moldau.log.producers import ProducerEntry, Producers
+from moldau.log.scan import Batch, DamagedSegment, checked_batches, headers
+from moldau.log.segment import RELATIVE_OFFSET_MAX, Segment
+from moldau.log.snapshots import EMPTY_BYTES, BadSnapshot, read_snapshot
+from moldau.records.batch import BatchHeader
+from moldau.runtime.ports import Disk
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How a log is to be opened."""
+
+    folder: str
+    clean: bool
+    """Whether the data folder was left by a clean stop."""
+    recovery_point: int | None
+    """From the checkpoint; None where it knows nothing of this log."""
+    log_start_offset: int
+    index_interval_bytes: int
+    now_ms: int
+
+
+def create_log(disk: Disk, folder: str, topic_id: uuid.UUID | None, now_ms: int) -> LoadedLog:
+    """An empty log in a new folder."""
+    disk.make_folder(folder)
+    active = Segment.create(disk, folder, 0, now_ms)
+    return LoadedLog([0], active, 0, 0, 0, LeaderEpochs(), Producers(), -1, topic_id)
+
+
+def load_log(disk: Disk, opening: Opening) -> LoadedLog:
+    files = _Files.of(disk, opening.folder)
+    if not files.bases:
+        return _start_anew(disk, opening, files)
+    end_known = (
+        opening.clean
+        and opening.recovery_point is not None
+        and opening.recovery_point >= files.bases[-1]
+        and (disk.size(files.path(files.bases[-1], names.LOG)) > 0)
+        == (opening.recovery_point > files.bases[-1])
+    )
+    if end_known:
+        loaded = _load_clean(disk, opening, files)
+    else:
+        loaded = _recover(disk, opening, files)
+    if loaded.next_offset < opening.log_start_offset:
+        logger.warning(
+            "%s ends at %d, before its start %d: it begins anew there",
+            opening.folder,
+            loaded.next_offset,
+            opening.log_start_offset,
+        )
+        return _start_anew(disk, opening, files)
+    return loaded
+
+
+class _Files:
+    """The names in a log's folder, sorted out."""
+
+    def __init__(self, disk: Disk, folder: str, found: set[str]) -> None:
+        self._disk = disk
+        self.folder = folder
+        self.names = found
+        self.bases = self._offsets(names.LOG)
+        self.snapshots = self._offsets(names.SNAPSHOT)
+
+    @classmethod
+    def of(cls, disk: Disk, folder: str) -> _Files:
+        found = set()
+        for name in disk.list(folder):
+            if name.endswith((names.DELETED, names.TEMPORARY)):
+                disk.remove(f"{folder}/{name}")  # left by a crash
+            else:
+                found.add(name)
+        return cls(disk, folder, found)
+
+    def _offsets(self, suffix: str) -> list[int]:
+        return sorted(o for o in (names.offset_of(name, suffix) for name in self.names) if o is not None)
+
+    def path(self, offset: int, suffix: str) -> str:
+        return f"{self.folder}/{names.file_name(offset, suffix)}"
+
+    def has(self, offset: int, suffix: str) -> bool:
+        return names.file_name(offset, suffix) in self.names
+
+    def remove(self, offset: int, suffix: str) -> None:
+        name = names.file_name(offset, suffix)
+        if name in self.names:
+            self.names.remove(name)
+            self._disk.remove(f"{self.folder}/{name}")
+
+    def remove_segment(self, base_offset: int) -> None:
+        for suffix in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX):
+            self.remove(base_offset, suffix)
+
+    def remove_stray_snapshots(self, keep: int) -> None:
+        """Snapshots that belong to no segment, but for the one at the end of the log."""
+        bases = set(self.bases)
+        for offset in self.snapshots:
+            if offset != keep and offset not in bases:
+                self.remove(offset, names.SNAPSHOT)
+        self.snapshots = [o for o in self.snapshots if o == keep or o in bases]
+
+    def topic_id(self) -> uuid.UUID | None:
+        if names.PARTITION_METADATA not in self.names:
+            return None
+        try:
+            return read_partition_metadata(self._disk.read(f"{self.folder}/{names.PARTITION_METADATA}"))
+        except BadCheckpoint as damage:
+            logger.warning("%s: %s", self.folder, damage)
+            return None
+
+    def epochs(self) -> LeaderEpochs:
+        """From the checkpoint; from the batches where there is none."""
+        if names.LEADER_EPOCHS in self.names:
+            try:
+                return LeaderEpochs(read_epochs(self._disk.read(f"{self.folder}/{names.LEADER_EPOCHS}")))
+            except BadCheckpoint as damage:
+                logger.warning("%s: leader epochs are rebuilt: %s", self.folder, damage)
+        epochs = LeaderEpochs()
+        for base_offset in self.bases:
+            size = self._disk.size(self.path(base_offset, names.LOG))
+            segment = Segment(self._disk, self.folder, base_offset, size=size, indexed=False)
+            with suppress(DamagedSegment):  # found again, and dealt with, where the batches are checked
+                for batch in headers(segment.log, 0, size, read_waiting):
+                    if batch.header.leader_epoch > epochs.latest:
+                        epochs.assign(batch.header.leader_epoch, batch.header.base_offset)
+        return epochs
+
+    def snapshot(self, not_above: int) -> tuple[int, list[ProducerEntry]]:
+        """The newest good snapshot; (-1, []) where there is none. Damaged ones are removed."""
+        for offset in reversed(self.snapshots):
+            if offset > not_above:
+                continue
+            path = self.path(offset, names.SNAPSHOT)
+            if self._disk.size(path) == EMPTY_BYTES:
+                return offset, []
+            try:
+                return offset, read_snapshot(self._disk.read(path))
+            except BadSnapshot as damage:
+                logger.warning("%s is removed: %s", path, damage)
+                self.remove(offset, names.SNAPSHOT)
+        return -1, []
+
+
+def _start_anew(disk: Disk, opening: Opening, files: _Files) -> LoadedLog:
+    for base_offset in files.bases:
+        files.remove_segment(base_offset)
+    for offset in files.snapshots:
+        files.remove(offset, names.SNAPSHOT)
+    start = opening.log_start_offset
+    active = Segment.create(disk, opening.folder, start, opening.now_ms)
+    epochs = files.epochs()
+    epochs.truncate_from_end(start)
+    return LoadedLog([start], active, start, start, start, epochs, Producers(), -1, files.topic_id())
+
+
+def _load_clean(disk: Disk, opening: Opening, files: _Files) -> LoadedLog:
+    next_offset = opening.recovery_point
+    assert next_offset is not None
+    for base_offset in files.bases:
+        if not _indexes_look_right(disk, files, base_offset):
+            logger.warning("%s: indexes are rebuilt", files.path(base_offset, ""))
+            _check_segment(disk, opening, base_offset, base_offset, lambda header: None)
+    last = files.bases[-1]
+    active = Segment(disk, opening.folder, last, size=disk.size(files.path(last, names.LOG)), indexed=True)
+    active.created_ms = opening.now_ms
+    active.load_max_timestamp(read_waiting)
+    files.remove_stray_snapshots(keep=next_offset)
+    epochs = files.epochs()
+    log_start_offset = max(opening.log_start_offset, files.bases[0])
+    snapshot_offset, entries = files.snapshot(not_above=next_offset)
+    producers = Producers(entries)
+    if snapshot_offset < next_offset:
+        _replay(disk, opening, files.bases, max(snapshot_offset, log_start_offset), next_offset, producers)
+    return LoadedLog(
+        files.bases,
+        active,
+        next_offset,
+        log_start_offset,
+        next_offset,
+        epochs,
+        producers,
+        snapshot_offset,
+        files.topic_id(),
+    )
+
+
+def _indexes_look_right(disk: Disk, files: _Files, base_offset: int) -> bool:
+    for suffix, entry in ((names.OFFSET_INDEX, OFFSET_ENTRY), (names.TIME_INDEX, TIME_ENTRY)):
+        if not files.has(base_offset, suffix) or disk.size(files.path(base_offset, suffix)) % entry.size:
+            return False
+    return True
+
+
+def _replay(
+    disk: Disk, opening: Opening, bases: list[int], start: int, stop: int, producers: Producers
+) -> None:
+    """Bring the producers' state from one offset to another by the headers of the batches between."""
+    for index, base_offset in enumerate(bases):
+        end = bases[index + 1] if index + 1 < len(bases) else stop
+        if end <= start or base_offset >= stop:
+            continue
+        size = disk.size(f"{opening.folder}/{names.file_name(base_offset, names.LOG)}")
+        segment = Segment(disk, opening.folder, base_offset, size=size, indexed=False)
+        try:
+            for batch in headers(segment.log, 0, size, read_waiting):
+                if batch.header.base_offset >= stop:
+                    return
+                if batch.header.base_offset >= start:
+                    add_to_producers(producers, batch.header)
+        except DamagedSegment as damage:
+            logger.error("producers' state may be incomplete: %s", damage)
+
+
+def add_to_producers(producers: Producers, header: BatchHeader) -> None:
+    if header.producer_id >= 0 and not header.is_control:
+        producers.add(
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            header.base_offset,
+            header.last_offset,
+            header.max_timestamp,
+            header.is_transactional,
+        )
+
+
+def _recover(disk: Disk, opening: Opening, files: _Files) -> LoadedLog:
+    epochs = files.epochs()
+    recovery_point = opening.recovery_point or 0
+    log_start_offset = max(opening.log_start_offset, files.bases[0])
+    first = max([0, *(i for i, base in enumerate(files.bases) if base <= recovery_point)])
+    snapshot_offset, entries = files.snapshot(not_above=files.bases[first])
+    producers = Producers(entries)
+    _replay(
+        disk,
+        opening,
+        files.bases[: first + 1],
+        max(snapshot_offset, log_start_offset),
+        files.bases[first],
+        producers,
+    )
+
+    def take(header: BatchHeader) -> None:
+        if header.leader_epoch > epochs.latest:
+            epochs.assign(header.leader_epoch, header.base_offset)
+        if header.base_offset >= snapshot_offset:
+            add_to_producers(producers, header)
+
+    for base_offset in files.bases[:first]:
+        if not _indexes_look_right(disk, files, base_offset):
+            logger.warning("%s: indexes are rebuilt", files.path(base_offset, ""))
+            _check_segment(disk, opening, base_offset, base_offset, lambda header: None)
+    kept, active, next_offset = _check_segments(disk, opening, files, first, take)
+    files.bases = kept
+    epochs.truncate_from_end(next_offset)
+    epochs.truncate_from_start(log_start_offset)
+    for offset in files.snapshots:
+        if offset > next_offset:
+            files.remove(offset, names.SNAPSHOT)
+    files.remove_stray_snapshots(keep=snapshot_offset)
+    return LoadedLog(
+        kept,
+        active,
+        next_offset,
+        log_start_offset,
+        min(recovery_point, next_offset),
+        epochs,
+        producers,
+        snapshot_offset,
+        files.topic_id(),
+    )
+
+
+def _check_segments(
+    disk: Disk, opening: Opening, files: _Files, first: int, take: Callable[[BatchHeader], None]
+) -> tuple[list[int], Segment, int]:
+    """Check segments from one on; returns the base offsets that stay, the last segment and the next offset."""
+    next_offset = files.bases[first]
+    for index in range(first, len(files.bases)):
+        base_offset = files.bases[index]
+        segment, next_offset, whole = _check_segment(
+            disk, opening, base_offset, max(base_offset, next_offset), take
+        )
+        if not whole:
+            for later in files.bases[index + 1 :]:
+                logger.warning(
+                    "%s is removed: it lies behind a damaged segment", files.path(later, names.LOG)
+                )
+                files.remove_segment(later)
+            return files.bases[: index + 1], segment, next_offset
+    return list(files.bases), segment, next_offset
+
+
+def _check_segment(
+    disk: Disk, opening: Opening, base_offset: int, next_offset: int, take: Callable[[BatchHeader], None]
+) -> tuple[Segment, int, bool]:
+    """Check one segment, cut it off at the first bad batch, and build its indexes.
+
+    Returns it with the offset after its last batch, and whether it was whole.
+    """
+    size = disk.size(f"{opening.folder}/{names.file_name(base_offset, names.LOG)}")
+    segment = Segment(disk, opening.folder, base_offset, size=0, indexed=False)
+    segment.created_ms = opening.now_ms
+    segment.offsets.file.truncate(0)
+    segment.times.file.truncate(0)
+    try:
+        for batch, _ in checked_batches(segment.log, 0, size, read_waiting):
+            _check_offsets(segment, batch, next_offset)
+            next_offset = batch.header.next_offset
+            segment.count_in(
+                batch.position,
+                batch.header.size,
+                batch.header.last_offset,
+                batch.header.max_timestamp,
+                opening.index_interval_bytes,
+            )
+            take(batch.header)
+    except DamagedSegment as damage:
+        logger.warning("%s; cut off there, %d bytes are dropped", damage, size - segment.size)
+        segment.log.truncate(segment.size)
+    segment.seal()
+    return segment, next_offset, segment.size == size
+
+
+def _check_offsets(segment: Segment, batch: Batch, next_offset: int) -> None:
+    header = batch.header
+    if header.base_offset < next_offset:
+        what = f"offset {header.base_offset} where {next_offset} or more is due"
+        raise DamagedSegment(segment.log, batch.position, what)
+    if header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+        what = f"offset {header.last_offset} is too far from the segment's base offset"
+        raise DamagedSegment(segment.log, batch.position, what)

@@ -1,0 +1,197 @@
+"""One segment of a log: a file of batches with its two sparse indexes.
+
+The rules for index entries, rolling and the time index are Kafka's. An append is one write; if it fails or
+is short, the file is cut back, so it never ends within a batch while the process lives. A segment knows
+where things are; what may be read, and which batch comes next, is the log's to say.
+"""
+
+from __future__ import annotations
+
+from moldau.log import names
+from moldau.log.index import OFFSET_ENTRY, TIME_ENTRY, Index, Read
+from moldau.log.scan import Batch, headers
+from moldau.records.batch import NO_TIMESTAMP
+from moldau.runtime.ports import Buffer, Disk, File
+
+RELATIVE_OFFSET_MAX = 2**31 - 1
+"""Index entries hold offsets relative to the base offset as 32 bits."""
+
+
+class Segment:
+    __slots__ = (
+        "_disk",
+        "_log",
+        "base_offset",
+        "bytes_since_index",
+        "created_ms",
+        "first_timestamp",
+        "last_time_entry",
+        "max_timestamp",
+        "offset_of_max_timestamp",
+        "offsets",
+        "path",
+        "roll_after_ms",
+        "size",
+        "times",
+    )
+
+    def __init__(self, disk: Disk, folder: str, base_offset: int, *, size: int, indexed: bool) -> None:
+        """A segment that exists. Without `indexed` its indexes are taken as empty, to be built anew."""
+        self._disk = disk
+        self._log: File | None = None
+        self.base_offset = base_offset
+        self.path = f"{folder}/{names.file_name(base_offset, '')}"
+        self.size = size
+        self.bytes_since_index = 0
+        self.max_timestamp = NO_TIMESTAMP
+        self.offset_of_max_timestamp = base_offset
+        self.last_time_entry = NO_TIMESTAMP
+        self.first_timestamp: int | None = None
+        """The max timestamp of the first batch: what rolling by time counts from. None: not known yet."""
+        self.created_ms = 0
+        self.roll_after_ms = 0
+        if indexed:
+            self.offsets = Index.of_file(disk, self.path + names.OFFSET_INDEX, OFFSET_ENTRY)
+            self.times = Index.of_file(disk, self.path + names.TIME_INDEX, TIME_ENTRY)
+        else:
+            self.offsets = Index(disk, self.path + names.OFFSET_INDEX, OFFSET_ENTRY)
+            self.times = Index(disk, self.path + names.TIME_INDEX, TIME_ENTRY)
+
+    @classmethod
+    def create(cls, disk: Disk, folder: str, base_offset: int, now_ms: int) -> Segment:
+        """A new, empty one. Files of that name, left by an append that failed, are emptied."""
+        segment = cls(disk, folder, base_offset, size=0, indexed=False)
+        segment.created_ms = now_ms
+        for file in (segment.log, segment.offsets.file, segment.times.file):
+            file.truncate(0)
+        return segment
+
+    @property
+    def log(self) -> File:
+        if self._log is None:
+            self._log = self._disk.open(self.path + names.LOG, create=True)
+        return self._log
+
+    def append(
+        self,
+        data: Buffer,
+        length: int,
+        last_offset: int,
+        max_timestamp: int,
+        index_interval_bytes: int,
+    ) -> None:
+        """Write batches at the end, with at most one index entry. OSError: nothing has changed."""
+        position = self.size
+        log = self._log or self.log
+        written = log.pwrite(data, position)
+        if written != length:
+            self._write_rest(data, written, position)
+        self.count_in(position, length, last_offset, max_timestamp, index_interval_bytes)
+
+    def count_in(
+        self, position: int, length: int, last_offset: int, max_timestamp: int, index_interval_bytes: int
+    ) -> None:
+        """Batches lie at a position, the end so far: keep indexes, timestamps and size."""
+        if position == 0:
+            self.first_timestamp = max_timestamp
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.offset_of_max_timestamp = last_offset
+        if self.bytes_since_index > index_interval_bytes:
+            self.offsets.append(last_offset - self.base_offset, position)
+            self.add_time_entry()
+            self.bytes_since_index = 0
+        self.bytes_since_index += length
+        self.size = position + length
+
+    def _write_rest(self, data: Buffer, written: int, position: int) -> None:
+        view = memoryview(data)
+        try:
+            while written < len(view):
+                written += self.log.pwrite(view[written:], position + written)
+        except OSError:
+            self.log.truncate(position)
+            raise
+
+    def add_time_entry(self) -> None:
+        if self.max_timestamp > self.last_time_entry:
+            self.times.append(self.max_timestamp, self.offset_of_max_timestamp - self.base_offset)
+            self.last_time_entry = self.max_timestamp
+
+    def seal(self) -> None:
+        """Complete the indexes: the last time entry is what retention and look-up by time go by."""
+        self.add_time_entry()
+        self.offsets.drain()
+        self.times.drain()
+
+    def load_max_timestamp(self, read: Read) -> None:
+        """Take the largest timestamp from the time index of a sealed segment."""
+        last = self.times.last(read)
+        if last is not None:
+            self.max_timestamp = self.last_time_entry = last[0]
+            self.offset_of_max_timestamp = self.base_offset + last[1]
+
+    def load_first_timestamp(self, read: Read) -> None:
+        first = next(headers(self.log, 0, self.size, read), None)
+        self.first_timestamp = None if first is None else first.header.max_timestamp
+
+    def is_full(self, segment_index_bytes: int) -> bool:
+        """Whether one of the indexes has no room left."""
+        return (
+            self.offsets.count >= segment_index_bytes // OFFSET_ENTRY.size
+            or self.times.count >= segment_index_bytes // TIME_ENTRY.size - 1
+        )
+
+    def has_waited(self, max_timestamp: int, now_ms: int) -> bool:
+        """Whether `segment.ms` is over: by the records' time, where they have one, else by the clock."""
+        first = self.first_timestamp
+        if first is None:
+            return False
+        return (max_timestamp - first if first >= 0 else now_ms - self.created_ms) > self.roll_after_ms
+
+    def find(self, offset: int, read: Read) -> Batch | None:
+        """The first batch whose last offset is not below the given one."""
+        entry = self.offsets.floor(offset - self.base_offset, read)
+        for batch in headers(self.log, entry[1] if entry else 0, self.size, read):
+            if batch.header.last_offset >= offset:
+                return batch
+        return None
+
+    def boundary(self, start: int, stop: int, read: Read) -> tuple[int, int]:
+        """The end of the last whole batch in [start, stop), and the offset of the batch that begins there.
+
+        `start` is the beginning of a batch that ends before `stop`, and `stop` lies within the segment.
+        """
+        entry = self.offsets.floor(stop, read, field=1)
+        position = max(start, entry[1]) if entry else start
+        for batch in headers(self.log, position, self.size, read):
+            if batch.end_position > stop:
+                return batch.position, batch.header.base_offset
+        raise ValueError(f"{stop} is not within the {self.size} bytes of {self.path}")
+
+    def truncate_to(self, position: int, next_offset: int, read: Read) -> None:
+        """Cut off all batches from a position on; `next_offset` is the offset of the first one cut off."""
+        self.offsets.truncate_to(self.offsets.count_below(position, read, field=1))
+        self.times.truncate_to(self.times.count_below(next_offset - self.base_offset, read, field=1))
+        self.log.truncate(position)
+        self.size = position
+        self.bytes_since_index = 0
+        self._find_max_timestamp(read)
+        if position == 0:
+            self.first_timestamp = None
+
+    def _find_max_timestamp(self, read: Read) -> None:
+        self.max_timestamp = self.last_time_entry = NO_TIMESTAMP
+        self.offset_of_max_timestamp = self.base_offset
+        self.load_max_timestamp(read)
+        entry = self.offsets.floor(self.offset_of_max_timestamp - self.base_offset, read)
+        for batch in headers(self.log, entry[1] if entry else 0, self.size, read):
+            if batch.header.max_timestamp > self.max_timestamp:
+                self.max_timestamp = batch.header.max_timestamp
+                self.offset_of_max_timestamp = batch.header.last_offset
+
+    def sync(self) -> None:
+        """fsync of everything. Blocks."""
+        self.log.sync()
+        self.offsets.file.sync()
+        self.times.file.sync()

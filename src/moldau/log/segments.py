@@ -1,0 +1,94 @@
+"""The segments of a log, found by offset.
+
+All that is kept of a closed segment is its base offset and its largest timestamp; a bounded number of those
+read lately have their files at hand. Searches that may wait for the disk run in threads on a `copy`, so
+that the loop's own object is touched by the loop alone.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+
+from moldau.log import names
+from moldau.log.index import Read
+from moldau.log.segment import Segment
+from moldau.runtime.ports import Disk
+
+CLOSED_SEGMENTS_KEPT = 16
+_UNKNOWN = -2
+
+
+class Segments:
+    __slots__ = ("_bases", "_closed", "_disk", "_folder", "_max_timestamps", "active")
+
+    def __init__(self, disk: Disk, folder: str, bases: list[int] | array[int], active: Segment) -> None:
+        """`bases` are the base offsets of all segments; the last one is the active segment's."""
+        self._disk = disk
+        self._folder = folder
+        self._bases = array("q", bases)
+        self._max_timestamps = array("q", [_UNKNOWN]) * len(self._bases)
+        self._closed: dict[int, Segment] = {}
+        self.active = active
+
+    def __len__(self) -> int:
+        return len(self._bases)
+
+    def copy(self) -> Segments:
+        """For a search in a thread."""
+        return Segments(self._disk, self._folder, self._bases, self.active)
+
+    @property
+    def bases(self) -> list[int]:
+        return self._bases.tolist()
+
+    def by_number(self, index: int) -> Segment:
+        base_offset = self._bases[index]
+        if base_offset == self.active.base_offset:
+            return self.active
+        segment = self._closed.get(base_offset)
+        if segment is None:
+            size = self._disk.size(f"{self._folder}/{names.file_name(base_offset, names.LOG)}")
+            segment = Segment(self._disk, self._folder, base_offset, size=size, indexed=True)
+            self._keep(segment)
+        return segment
+
+    def at(self, offset: int) -> Segment:
+        """The segment in which an offset lies."""
+        if offset >= self.active.base_offset:
+            return self.active
+        return self.by_number(max(0, bisect_right(self._bases, offset) - 1))
+
+    def after(self, segment: Segment) -> Segment | None:
+        index = bisect_right(self._bases, segment.base_offset)
+        return self.by_number(index) if index < len(self._bases) else None
+
+    def end_offset_of_closed(self, segment: Segment) -> int:
+        return self._bases[bisect_right(self._bases, segment.base_offset)]
+
+    def max_timestamp_of(self, index: int, read: Read) -> int:
+        if index == len(self._bases) - 1:
+            return self.active.max_timestamp
+        timestamp = self._max_timestamps[index]
+        if timestamp == _UNKNOWN:
+            segment = self.by_number(index)
+            segment.load_max_timestamp(read)
+            timestamp = self._max_timestamps[index] = segment.max_timestamp
+        return timestamp
+
+    def begin(self, segment: Segment) -> None:
+        """A new active segment; the old one is closed."""
+        self._max_timestamps[-1] = self.active.max_timestamp
+        self._keep(self.active)
+        self._bases.append(segment.base_offset)
+        self._max_timestamps.append(_UNKNOWN)
+        self.active = segment
+
+    def size_bytes(self) -> int:
+        paths = (f"{self._folder}/{names.file_name(base, names.LOG)}" for base in self._bases[:-1])
+        return sum(map(self._disk.size, paths)) + self.active.size
+
+    def _keep(self, segment: Segment) -> None:
+        self._closed[segment.base_offset] = segment
+        if len(self._closed) > CLOSED_SEGMENTS_KEPT:
+            del self._closed[next(iter(self._closed))]

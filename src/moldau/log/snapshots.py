@@ -1,0 +1,82 @@
+"""Producer snapshots: `<offset>.snapshot` holds the state of all producers before that offset, in Kafka's
+format v1.
+
+    version 2 | crc32c 4 (of what follows) | number of entries 4 | entries of 46 bytes
+
+Of the last five batches only the newest is kept: after a restart older retries are out of order, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct, error
+
+from crc32c import crc32c
+
+from moldau.log.producers import BatchSeen, ProducerEntry
+from moldau.records.batch import SEQUENCE_MAX
+
+VERSION = 1
+_HEAD = Struct(">hI")
+_COUNT = Struct(">i")
+_ENTRY = Struct(">qhiqiqiq")
+EMPTY_BYTES = _HEAD.size + _COUNT.size
+"""The size of a snapshot with no producers in it."""
+
+
+class BadSnapshot(ValueError):
+    pass
+
+
+def write_snapshot(entries: Sequence[ProducerEntry]) -> bytes:
+    body = bytearray(_COUNT.pack(len(entries)))
+    for entry in entries:
+        last = entry.batches[-1] if entry.batches else None
+        body += _ENTRY.pack(
+            entry.producer_id,
+            entry.epoch,
+            entry.last_sequence,
+            entry.last_offset,
+            last.last_offset - last.first_offset if last else 0,
+            entry.last_timestamp,
+            entry.coordinator_epoch,
+            entry.current_txn_first_offset,
+        )
+    return _HEAD.pack(VERSION, crc32c(body)) + body
+
+
+def read_snapshot(data: bytes) -> list[ProducerEntry]:
+    try:
+        version, crc = _HEAD.unpack_from(data)
+        (count,) = _COUNT.unpack_from(data, _HEAD.size)
+    except error:
+        raise BadSnapshot("cut off within its head") from None
+    if version != VERSION:
+        raise BadSnapshot(f"unknown version {version}")
+    if crc != crc32c(data[_HEAD.size :]):
+        raise BadSnapshot("checksum does not match")
+    if len(data) != EMPTY_BYTES + count * _ENTRY.size:
+        raise BadSnapshot(f"{count} entries do not fill {len(data)} bytes")
+    return [_entry(*fields) for fields in _ENTRY.iter_unpack(data[EMPTY_BYTES:])]
+
+
+def _entry(
+    producer_id: int,
+    epoch: int,
+    last_sequence: int,
+    last_offset: int,
+    offset_delta: int,
+    timestamp: int,
+    coordinator_epoch: int,
+    current_txn_first_offset: int,
+) -> ProducerEntry:
+    entry = ProducerEntry(producer_id, epoch)
+    entry.coordinator_epoch = coordinator_epoch
+    entry.last_timestamp = timestamp
+    entry.current_txn_first_offset = current_txn_first_offset
+    if last_offset >= 0:
+        first_sequence = (last_sequence - offset_delta) & SEQUENCE_MAX
+        seen = BatchSeen(first_sequence, last_sequence, last_offset - offset_delta, last_offset, timestamp)
+        entry.batches.append(seen)
+        entry.next_sequence = (last_sequence + 1) & SEQUENCE_MAX
+    return entry

@@ -1,0 +1,231 @@
+"""The descriptor pool and the reads that never wait: what the contract suite cannot see from outside."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from moldau.runtime.real import files
+from moldau.runtime.real.disk import RealDisk
+from moldau.runtime.real.features import PLAIN, Features
+from moldau.runtime.real.files import RealFile
+from moldau.runtime.real.process import descriptor_limit
+
+MEGABYTE = 1 << 20
+
+
+@pytest.fixture
+def disk() -> Iterator[RealDisk]:
+    disk = RealDisk(Features.detect(), open_files_max=4)
+    yield disk
+    disk.close()
+
+
+def open_files(disk: RealDisk, folder: Path, count: int) -> list[RealFile]:
+    return [disk.open(str(folder / f"{number:03}"), create=True) for number in range(count)]
+
+
+def in_thread(work: object, *args: object) -> None:
+    failures: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            work(*args)  # type: ignore[operator]
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=guarded)
+    thread.start()
+    thread.join()
+    if failures:
+        raise failures[0]
+
+
+def test_an_existing_file_is_opened_at_first_use(disk: RealDisk, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    file = disk.open(str(tmp_path / "file"))
+    assert disk.pool.open_count == 0
+    assert file.pread(10, 0) == b"content"
+    assert disk.pool.open_count == 1
+
+
+def test_a_file_in_use_gets_a_second_chance(disk: RealDisk, tmp_path: Path) -> None:
+    first, *_ = open_files(disk, tmp_path, 4)
+    disk.open(
+        str(tmp_path / "x"), create=True
+    )  # passes over all once, and takes the oldest that was not used
+    first.pwrite(b"x", 0)
+    for number in range(20):
+        first.pread(1, 0)
+        disk.open(str(tmp_path / f"new-{number}"), create=True)
+    assert first.fd >= 0
+    assert disk.pool.open_count == 4
+
+
+def test_a_descriptor_that_a_thread_uses_is_not_closed(disk: RealDisk, tmp_path: Path) -> None:
+    pinned, *_ = open_files(disk, tmp_path, 4)
+    entered, leave = threading.Event(), threading.Event()
+
+    def use(fd: int) -> None:
+        entered.set()
+        assert leave.wait(10)
+        os.fstat(fd)
+
+    thread = threading.Thread(target=pinned.pinned, args=(use,))
+    thread.start()
+    assert entered.wait(10)
+    fd = pinned.fd
+    open_files(disk, tmp_path, 50)
+    assert pinned.fd == fd
+    pinned.close()
+    os.fstat(fd)
+    leave.set()
+    thread.join()
+    assert pinned.fd == -1
+    with pytest.raises(OSError):
+        os.fstat(fd)
+
+
+def test_a_thread_that_finds_the_pool_full_opens_for_its_call_only(disk: RealDisk, tmp_path: Path) -> None:
+    many = open_files(disk, tmp_path, 8)
+    assert many[0].fd == -1
+    in_thread(many[0].pwrite, b"from a thread", 0)
+    assert many[0].fd == -1
+    assert disk.pool.open_count == 4
+    assert many[0].pread(20, 0) == b"from a thread"
+
+
+def test_threads_and_the_loop_use_more_files_than_fit_at_once(disk: RealDisk, tmp_path: Path) -> None:
+    many = open_files(disk, tmp_path, 40)
+
+    def write_all(turn: int) -> None:
+        for number, file in enumerate(many):
+            assert file.pwrite(b"%03d" % number, 3 * turn) == 3
+
+    threads = [threading.Thread(target=write_all, args=(turn,)) for turn in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for _ in range(20):
+        write_all(0)
+    for thread in threads:
+        thread.join()
+    for number, file in enumerate(many):
+        assert file.pread(100, 0) == b"%03d" % number * 5
+
+
+def test_a_process_without_descriptors_gives_up_half_of_the_pool(
+    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk.pool.bound = 64
+    open_files(disk, tmp_path, 40)
+    real_open, refusals = os.open, [errno.EMFILE]
+
+    def refusing_open(path: str, flags: int, mode: int = 0o777) -> int:
+        if refusals:
+            raise OSError(refusals.pop(), "no descriptor left", path)
+        return real_open(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", refusing_open)
+    file = disk.open(str(tmp_path / "one more"), create=True)
+    assert file.pwrite(b"x", 0) == 1
+    assert disk.pool.open_count == 21
+
+
+def test_the_bound_leaves_half_of_the_descriptors_to_connections() -> None:
+    assert files.OPEN_FILES_MIN <= files.open_files_bound() <= max(16, descriptor_limit() // 2)
+
+
+def test_a_use_after_the_file_was_removed_says_so_once_it_was_evicted(disk: RealDisk, tmp_path: Path) -> None:
+    file, *_ = open_files(disk, tmp_path, 10)
+    disk.remove(file.path)
+    with pytest.raises(FileNotFoundError):
+        file.pwrite(b"x", 0)
+    assert not disk.exists(file.path)
+
+
+def drop_from_cache(file: RealFile, position: int, length: int) -> None:
+    """Leave the range on the disk only; skip the test where the system does not do that."""
+    file.sync()
+    if not hasattr(os, "posix_fadvise") or not file.nowait:
+        pytest.skip("this system cannot tell cached from cold pages")
+    os.posix_fadvise(file.descriptor(), position, length, os.POSIX_FADV_DONTNEED)
+    if file.is_cached(position, 1):
+        pytest.skip("this filesystem keeps its pages, or cannot tell")
+
+
+def test_a_cold_page_is_not_waited_for(disk: RealDisk, tmp_path: Path) -> None:
+    file = disk.open(str(tmp_path / "file"), create=True)
+    file.pwrite(b"x" * MEGABYTE, 0)
+    drop_from_cache(file, 0, MEGABYTE)
+    assert not file.is_cached(0, MEGABYTE)
+    with pytest.raises(BlockingIOError):
+        file.pread_nowait(MEGABYTE, 0)
+    file.warm(0, MEGABYTE)
+    assert file.is_cached(0, MEGABYTE)
+    assert file.pread_nowait(MEGABYTE, 0) == b"x" * MEGABYTE
+
+
+def test_a_range_that_is_cached_in_part_is_not_cut_short(disk: RealDisk, tmp_path: Path) -> None:
+    file = disk.open(str(tmp_path / "file"), create=True)
+    file.pwrite(b"x" * 8 * MEGABYTE, 0)
+    drop_from_cache(file, 0, 8 * MEGABYTE)
+    file.warm(0, MEGABYTE)
+    assert not file.is_cached(0, 8 * MEGABYTE)
+    assert file.pread_nowait(MEGABYTE, 0) == b"x" * MEGABYTE
+    with pytest.raises(BlockingIOError):
+        file.pread_nowait(8 * MEGABYTE, 0)
+
+
+@pytest.mark.parametrize("number", sorted(files.NOWAIT_UNSUPPORTED))
+def test_a_filesystem_that_cannot_tell_is_read_the_plain_way(
+    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def unsupported(*args: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(files, "_preadv", unsupported)
+    file = disk.open(str(tmp_path / "file"), create=True)
+    file.pwrite(b"content", 0)
+    assert file.is_cached(0, 7)
+    assert file.pread_nowait(100, 3) == b"tent"
+
+
+def test_the_plain_file_shares_its_position_with_no_other_thread(tmp_path: Path) -> None:
+    disk = RealDisk(PLAIN)
+    file = disk.open(str(tmp_path / "file"), create=True)
+    file.pwrite(bytes(range(200)), 0)
+    wrong: list[int] = []
+
+    def read_one(position: int) -> None:
+        for _ in range(500):
+            if file.pread(1, position) != bytes([position]):
+                wrong.append(position)
+
+    threads = [threading.Thread(target=read_one, args=(position,)) for position in (3, 50, 199)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    disk.close()
+
+
+def test_write_atomic_leaves_the_old_file_when_it_fails(
+    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "checkpoint")
+    disk.write_atomic(path, b"old")
+
+    def failing(fd: int) -> None:
+        raise OSError(errno.EIO, "the disk is broken")
+
+    monkeypatch.setattr("moldau.runtime.real.disk.sync_descriptor", failing)
+    with pytest.raises(OSError, match="broken"):
+        disk.write_atomic(path, b"new")
+    assert disk.read(path) == b"old"
+    assert disk.list(str(tmp_path)) == ["checkpoint"]

@@ -15,14 +15,14 @@ import pytest
 ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
 
-README_TEST = '''
+README_TEST = """
 from confluent_kafka import Producer
 
 def test_fixtures(moldau_bootstrap_servers, moldau_topic):
     producer = Producer({"bootstrap.servers": moldau_bootstrap_servers})
     producer.produce(moldau_topic, b"3 apples")
     assert producer.flush(10) == 0
-'''
+"""
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,9 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def clean() -> dict[str, str]:
-    return {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "MOLDAU", "PYTEST"))}
+    return {
+        key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "MOLDAU", "PYTEST"))
+    }
 
 
 def test_up_runs_from_the_wheel_until_it_is_told_to_stop(environment: Path, tmp_path: Path) -> None:
@@ -62,7 +64,12 @@ def test_up_runs_from_the_wheel_until_it_is_told_to_stop(environment: Path, tmp_
         address = ready.strip().split("=", 1)[1]
         python = str(environment / "bin" / "python")
         answer = subprocess.run(
-            [python, "-c", script, address], capture_output=True, text=True, check=True, timeout=30, env=clean()
+            [python, "-c", script, address],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=30,
+            env=clean(),
         )
         assert len(answer.stdout.strip()) == 22
         process.send_signal(signal.SIGINT)

@@ -238,7 +238,7 @@ class Connection:
     def _push(self, answer: Answer) -> None:
         for item in (answer,) if type(answer) is bytes else answer:
             self._out.append(item)
-            if type(item) is bytes:
+            if isinstance(item, IN_MEMORY):
                 self._held_bytes += len(item)
 
     def park(self) -> Slot:

@@ -2,15 +2,14 @@
 
 A session holds the reader's partitions in the order in which they are to be read; a partition that gave data moves to
 the end, so that none starves. An incremental answer leaves out partitions with nothing new. The number of sessions is
-bounded (`max.incremental.fetch.session.cache.slots`): a new one may push out one that has not been used for two minutes,
-else the reader gets no session and sends full requests.
+bounded (`max.incremental.fetch.session.cache.slots`): a new one may push out one that has not been used for two
+minutes, else the reader gets no session and sends full requests.
 
 Pure: no I/O; time is passed in.
 """
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -26,9 +25,13 @@ EVICTION_S = 120.0
 NEVER_SENT = -1
 
 TOPIC_IDS_SINCE_VERSION = 13
+NO_TOPIC_ID = bytes(16)
+
+TopicRef = str | bytes
+"""A topic as the request named it: its name, or from version 13 on the bytes of its id."""
 
 
-class FetchedPartition:
+class WantedPartition:
     """One partition as a reader wants it, and what the last answer told about it."""
 
     __slots__ = (
@@ -40,12 +43,10 @@ class FetchedPartition:
         "sent_high_watermark",
         "sent_log_start_offset",
         "topic",
-        "topic_id",
     )
 
-    def __init__(self, topic: str | None, topic_id: uuid.UUID | None, index: int) -> None:
+    def __init__(self, topic: TopicRef, index: int) -> None:
         self.topic = topic
-        self.topic_id = topic_id
         self.index = index
         self.sent_high_watermark = NEVER_SENT
         self.sent_log_start_offset = NEVER_SENT
@@ -56,13 +57,13 @@ class FetchedPartition:
         self.current_leader_epoch: int = getattr(wanted, "current_leader_epoch", -1)
         self.last_fetched_epoch: int = getattr(wanted, "last_fetched_epoch", -1)
 
-    def has_news(self, error: int, records_bytes: int, high_watermark: int, log_start_offset: int) -> bool:
+    def has_news(self, error: int, has_records: bool, high_watermark: int, log_start_offset: int) -> bool:
         """Whether an incremental answer must mention this partition; notes what it will say."""
         if error:
             self.sent_high_watermark = NEVER_SENT  # mention it again once it is well
             return True
         is_new = (
-            records_bytes > 0
+            has_records
             or high_watermark != self.sent_high_watermark
             or log_start_offset != self.sent_log_start_offset
         )
@@ -71,14 +72,14 @@ class FetchedPartition:
         return is_new
 
 
-Key = tuple[object, int]
+Key = tuple[TopicRef, int]
 
 
 @dataclass(slots=True)
 class FetchSession:
     id: int
     uses_topic_ids: bool
-    partitions: dict[Key, FetchedPartition]
+    partitions: dict[Key, WantedPartition]
     epoch: int
     last_used_s: float
 
@@ -87,7 +88,7 @@ class FetchSession:
 class FetchContext:
     """What one fetch request reads. `session` is None for a full fetch that keeps no session."""
 
-    partitions: list[FetchedPartition]
+    partitions: list[WantedPartition]
     session: FetchSession | None = None
     is_incremental: bool = False
     wants_session: bool = False
@@ -114,7 +115,7 @@ class FetchSessions:
             return self._continue(request, version, session_id, epoch, now_s)
         if session_id != NO_SESSION:
             self._sessions.pop(session_id, None)
-        partitions: dict[Key, FetchedPartition] = {}
+        partitions: dict[Key, WantedPartition] = {}
         _merge(partitions, request.topics)
         return FetchContext(list(partitions.values()), wants_session=epoch == INITIAL_EPOCH)
 
@@ -132,7 +133,7 @@ class FetchSessions:
         session.last_used_s = now_s
         for forgotten in request.forgotten_topics_data:
             for index in forgotten.partitions:
-                session.partitions.pop((_topic_key(forgotten), index), None)
+                session.partitions.pop((_topic_of(forgotten), index), None)
         _merge(session.partitions, request.topics)
         if not session.partitions:
             del self._sessions[session_id]
@@ -148,9 +149,8 @@ class FetchSessions:
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._random.randrange(EPOCH_MAX - 1) + 1
         uses_topic_ids = version >= TOPIC_IDS_SINCE_VERSION
-        partitions: dict[Key, FetchedPartition] = {
-            (partition.topic_id if uses_topic_ids else partition.topic, partition.index): partition
-            for partition in context.partitions
+        partitions: dict[Key, WantedPartition] = {
+            (partition.topic, partition.index): partition for partition in context.partitions
         }
         session = FetchSession(session_id, uses_topic_ids, partitions, INITIAL_EPOCH + 1, now_s)
         self._sessions[session_id] = session
@@ -169,28 +169,28 @@ class FetchSessions:
         return True
 
 
-def rotate(session: FetchSession, served: Iterable[FetchedPartition]) -> None:
+def rotate(session: FetchSession, served: Iterable[WantedPartition]) -> None:
     """Partitions that just gave data are read last next time."""
     partitions = session.partitions
     for partition in served:
-        key = (partition.topic_id if session.uses_topic_ids else partition.topic, partition.index)
+        key = (partition.topic, partition.index)
         if partitions.pop(key, None) is not None:
             partitions[key] = partition
 
 
-def _topic_key(topic: Any) -> object:
-    return topic.topic_id if hasattr(topic, "topic_id") else topic.topic
+def _topic_of(topic: Any) -> TopicRef:
+    if not hasattr(topic, "topic_id"):
+        name: str = topic.topic
+        return name
+    return NO_TOPIC_ID if topic.topic_id is None else bytes(topic.topic_id.bytes)
 
 
-def _merge(partitions: dict[Key, FetchedPartition], topics: Iterable[Any]) -> None:
+def _merge(partitions: dict[Key, WantedPartition], topics: Iterable[Any]) -> None:
     for topic in topics:
-        topic_key = _topic_key(topic)
+        ref = _topic_of(topic)
         for wanted in topic.partitions:
-            key = (topic_key, wanted.partition)
+            key = (ref, wanted.partition)
             partition = partitions.get(key)
             if partition is None:
-                name = getattr(topic, "topic", None)
-                partition = partitions[key] = FetchedPartition(
-                    name, getattr(topic, "topic_id", None), wanted.partition
-                )
+                partition = partitions[key] = WantedPartition(ref, wanted.partition)
             partition.update(wanted)

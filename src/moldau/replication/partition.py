@@ -10,6 +10,7 @@ Readers with read_committed see up to the last stable offset, the log's first op
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 from moldau.base.errors import ErrorCode
@@ -28,14 +29,16 @@ class Partition:
         "node_id",
         "state",
         "topic_id",
+        "topic_id_bytes",
         "topic_partition",
         "watchers",
     )
 
-    def __init__(self, node_id: int, state: PartitionState, log: Log) -> None:
+    def __init__(self, node_id: int, topic_id: uuid.UUID, state: PartitionState, log: Log) -> None:
         self.node_id = node_id
         self.topic_partition: TopicPartition = log.topic_partition
-        self.topic_id = log.topic_id
+        self.topic_id = topic_id
+        self.topic_id_bytes = topic_id.bytes
         self.log = log
         self.state = state
         self.is_offline = False

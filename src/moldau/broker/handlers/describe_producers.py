@@ -41,9 +41,9 @@ def _describe(broker: Any, topic: str, index: int) -> object:
         active_producers=tuple(
             SimpleNamespace(
                 producer_id=producer.producer_id,
-                producer_epoch=producer.producer_epoch,
+                producer_epoch=producer.epoch,
                 last_sequence=producer.last_sequence,
-                last_timestamp=producer.last_timestamp_ms,
+                last_timestamp=producer.last_timestamp,
                 coordinator_epoch=producer.coordinator_epoch,
                 current_txn_start_offset=producer.current_txn_first_offset,
             )

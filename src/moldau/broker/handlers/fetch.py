@@ -10,17 +10,20 @@ Limits as Kafka's: at least one whole batch, however large, from the first parti
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.limits import COLD_READ_RETRIES_MAX, INLINE_FETCH_BYTES_MAX
 from moldau.broker.connection import Answer, Connection, Slot
 from moldau.broker.parked import LongPoll
-from moldau.log.log import Slice
-from moldau.replication.fetch_session import NO_SESSION, FetchContext, FetchedPartition, rotate
+from moldau.log.reader import Slice
+from moldau.replication.fetch_session import NO_SESSION, FetchContext, WantedPartition, rotate
 from moldau.replication.partition import Partition
 from moldau.wire.codec import decode_request
-from moldau.wire.fetch import FetchedTopic, PartitionAnswer, pack_fetch_response
+from moldau.wire.fetch import Fetched, FetchedTopic, Records, pack_fetch_response
+
+log = logging.getLogger(__name__)
 
 API_KEY = 1
 VERSIONS = (4, 18)
@@ -28,6 +31,7 @@ VERSIONS = (4, 18)
 READ_COMMITTED = 1
 UNKNOWN_OFFSET = -1
 NO_REPLICA = -1
+RECORDS = -1  # where a partition's answer has its records
 
 
 def serve(
@@ -48,7 +52,8 @@ def serve(
         return None
     if fetch.is_enough() or wait_s <= 0:
         return fetch.answer()
-    return fetch.park(connection, now_s + wait_s)
+    fetch.park(connection, now_s + wait_s)
+    return None
 
 
 class Fetch:
@@ -81,7 +86,7 @@ class Fetch:
         self._max_bytes: int = min(request.max_bytes, broker.fetch_bytes_max)
         self._is_committed_only = request.isolation_level == READ_COMMITTED
         self._is_from_replica = _replica_of(request) >= 0
-        self._reads: list[tuple[FetchedPartition, PartitionAnswer]] = []
+        self._reads: list[tuple[WantedPartition, Fetched]] = []
         self._partitions: list[Partition] = []
         self._total_bytes = 0
         self._has_error = False
@@ -107,18 +112,20 @@ class Fetch:
             except BlockingIOError:
                 if not skip_cold:
                     raise
-                answer = self._answer(partition, wanted.index, None)
-            if type(answer.records) is bytes:
-                inline_left -= len(answer.records)
+                answer = self._answer(partition, wanted.index, b"")
+            except OSError as error:
+                log.error("cannot read %s-%d: %s", wanted.topic, wanted.index, error)
+                self._has_error = True
+                reads.append((wanted, _refused(wanted.index, ErrorCode.kafka_storage_error)))
+                continue
+            records = answer[RECORDS]
+            if type(records) is memoryview:
+                inline_left -= len(records)
             partitions.append(partition)
             reads.append((wanted, answer))
 
-    def _resolve(self, wanted: FetchedPartition) -> Partition:
-        partition: Partition = (
-            self._broker.partition(wanted.topic, wanted.index)
-            if wanted.topic is not None
-            else self._broker.partition_by_id(wanted.topic_id, wanted.index)
-        )
+    def _resolve(self, wanted: WantedPartition) -> Partition:
+        partition: Partition = self._broker.partition(wanted.topic, wanted.index)
         error = (
             ErrorCode.not_leader_or_follower
             if self._is_from_replica
@@ -128,7 +135,7 @@ class Fetch:
             raise KafkaError(error)
         return partition
 
-    def _read_one(self, partition: Partition, wanted: FetchedPartition, inline_left: int) -> PartitionAnswer:
+    def _read_one(self, partition: Partition, wanted: WantedPartition, inline_left: int) -> Fetched:
         limit = partition.last_stable_offset if self._is_committed_only else partition.high_watermark
         max_bytes = min(wanted.max_bytes, self._max_bytes - self._total_bytes)
         try:
@@ -138,30 +145,26 @@ class Fetch:
                 below_offset=limit,
                 whole_first_batch=self._total_bytes == 0,
             )
-            records = self._take(part, inline_left) if part.length else None
+            records = self._take(part, inline_left) if part.length else b""
         except BlockingIOError:
             self._cold = (partition, wanted.fetch_offset, max_bytes)
             raise
         self._total_bytes += part.length
         return self._answer(partition, wanted.index, records)
 
-    def _take(self, part: Slice, inline_left: int) -> bytes | Slice:
+    def _take(self, part: Slice, inline_left: int) -> memoryview | Slice:
+        assert part.file is not None
         if part.length <= inline_left:
-            return part.file.pread_nowait(part.length, part.position)
+            return memoryview(part.file.pread_nowait(part.length, part.position))
         if not part.file.is_cached(part.position, part.length):
             raise BlockingIOError
         return part
 
-    def _answer(self, partition: Partition, index: int, records: bytes | Slice | None) -> PartitionAnswer:
-        return PartitionAnswer(
-            index=index,
-            error_code=0,
-            high_watermark=partition.high_watermark,
-            last_stable_offset=partition.last_stable_offset,
-            log_start_offset=partition.log.log_start_offset,
-            aborted=() if self._is_committed_only else None,
-            records=records,
-        )
+    def _answer(self, partition: Partition, index: int, records: Records) -> Fetched:
+        high_watermark, stable = partition.high_watermark, partition.last_stable_offset
+        aborted = () if self._is_committed_only else None
+        start = partition.log.log_start_offset
+        return index, 0, high_watermark, stable, start, aborted, NO_REPLICA, None, None, records
 
     def is_enough(self) -> bool:
         return self._total_bytes >= self._min_bytes or self._has_error or not self._context.partitions
@@ -217,7 +220,7 @@ class Fetch:
             session_id = context.session.id
             reads = [read for read in self._reads if _has_news(*read)]
             if self._total_bytes:
-                rotate(context.session, [wanted for wanted, answer in reads if answer.records is not None])
+                rotate(context.session, [wanted for wanted, answer in reads if answer[RECORDS]])
         else:
             session_id = broker.fetch_sessions.keep(context, self._version, broker.clock.monotonic())
             reads = self._reads
@@ -228,35 +231,23 @@ class Fetch:
         return pack_fetch_response(self._correlation_id, self._version, 0, 0, session_id, _by_topic(reads))
 
 
-def _has_news(wanted: FetchedPartition, answer: PartitionAnswer) -> bool:
-    return wanted.has_news(
-        answer.error_code, 0 if answer.records is None else 1, answer.high_watermark, answer.log_start_offset
-    )
+def _has_news(wanted: WantedPartition, answer: Fetched) -> bool:
+    _, error_code, high_watermark, _, log_start_offset, *_, records = answer
+    return wanted.has_news(error_code, bool(records), high_watermark, log_start_offset)
 
 
-def _by_topic(reads: list[tuple[FetchedPartition, PartitionAnswer]]) -> list[FetchedTopic]:
+def _by_topic(reads: list[tuple[WantedPartition, Fetched]]) -> list[FetchedTopic]:
     """Answers grouped by topic, in the order in which the topics were read."""
-    topics: dict[object, FetchedTopic] = {}
+    if len(reads) == 1:
+        return [(reads[0][0].topic, [reads[0][1]])]
+    topics: dict[str | bytes, list[Fetched]] = {}
     for wanted, answer in reads:
-        key = wanted.topic_id if wanted.topic is None else wanted.topic
-        topic = topics.get(key)
-        if topic is None:
-            topics[key] = FetchedTopic(wanted.topic, wanted.topic_id, [answer])
-        else:
-            topic.partitions.append(answer)
-    return list(topics.values())
+        topics.setdefault(wanted.topic, []).append(answer)
+    return list(topics.items())
 
 
-def _refused(index: int, error: ErrorCode) -> PartitionAnswer:
-    return PartitionAnswer(
-        index=index,
-        error_code=error,
-        high_watermark=UNKNOWN_OFFSET,
-        last_stable_offset=UNKNOWN_OFFSET,
-        log_start_offset=UNKNOWN_OFFSET,
-        aborted=None,
-        records=None,
-    )
+def _refused(index: int, error: ErrorCode) -> Fetched:
+    return index, error, UNKNOWN_OFFSET, UNKNOWN_OFFSET, UNKNOWN_OFFSET, None, NO_REPLICA, None, None, b""
 
 
 def _replica_of(request: Any) -> int:

@@ -69,12 +69,12 @@ async def _find(broker: Any, context: Any, request: Any, key: tuple[str, int], w
         return _answer(index, ErrorCode.none, readable, leader_epoch=partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = partition.log.log_start_offset
-        return _answer(index, ErrorCode.none, start, leader_epoch=partition.log.epoch_of(start))
+        return _answer(index, ErrorCode.none, start, leader_epoch=partition.log.epochs.epoch_of(start))
     log = partition.log
     found = await (log.find_max_timestamp() if timestamp == MAX_TIMESTAMP else log.find_timestamp(timestamp))
     if found is None or found.offset >= readable:
         return _answer(index, ErrorCode.none)
-    return _answer(index, ErrorCode.none, found.offset, found.timestamp_ms, found.leader_epoch)
+    return _answer(index, ErrorCode.none, found.offset, found.timestamp, found.leader_epoch)
 
 
 def _answer(

@@ -11,12 +11,14 @@ answer; a refused batch then ends the connection, which is the only way to tell 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
-from moldau.broker.connection import Answer, Connection, Slot
+from moldau.broker.connection import Answer, Connection
 from moldau.replication.partition import Partition
-from moldau.wire.produce import PartitionAnswer, pack_produce_response, parse_produce
+from moldau.wire.produce import Produced, pack_produce_response, parse_produce
 
 log = logging.getLogger(__name__)
 
@@ -25,9 +27,10 @@ VERSIONS = (3, 13)
 ADVERTISED_MIN_VERSION = 0
 
 ACKS_ALL, ACKS_NONE, ACKS_LEADER = -1, 0, 1
-TOPIC_IDS_SINCE_VERSION = 13
 ZSTD_SINCE_VERSION = 7
 UNKNOWN = -1
+
+Answers = list[tuple[str | bytes, list[Produced]]]
 
 
 def serve(
@@ -35,16 +38,16 @@ def serve(
 ) -> Answer | None:
     transactional_id, acks, _timeout_ms, topics = parse_produce(frame, position, version)
     produce = Produce(broker, frame, version, acks, transactional_id)
-    answers = [
-        (topic, [produce.append(topic, *wanted) for wanted in partitions]) for topic, partitions in topics
-    ]
+    answers = [(topic, [produce.append(topic, *wanted) for wanted in wanteds]) for topic, wanteds in topics]
     if acks == ACKS_NONE:
+        produce.flush(lambda: None)
         if produce.is_refused:
             connection.close("a batch sent with acks=0 was refused")
         return None
     if not produce.unflushed:
-        return pack_produce_response(correlation_id, version, answers, 0)
-    produce.answer_after_flush(connection.park(), correlation_id, answers)
+        return pack_produce_response(correlation_id, version, answers)
+    slot = connection.park()
+    produce.flush(lambda: slot.fill(pack_produce_response(correlation_id, version, produce.flushed(answers))))
     return None
 
 
@@ -57,7 +60,8 @@ class Produce:
         "_error",
         "_frame",
         "_now_ms",
-        "_version",
+        "_unsafe",
+        "_zstd_allowed",
         "is_refused",
         "unflushed",
     )
@@ -67,7 +71,7 @@ class Produce:
     ) -> None:
         self._broker = broker
         self._frame = frame
-        self._version = version
+        self._zstd_allowed = version >= ZSTD_SINCE_VERSION
         self._acks = acks
         self._now_ms = broker.clock.wall_ms()
         self._error = ErrorCode.none
@@ -78,9 +82,10 @@ class Produce:
                 ErrorCode.invalid_txn_state
             )  # no transaction can be open: there is no coordinator yet
         self.is_refused = False
-        self.unflushed: list[Partition] = []
+        self.unflushed: list[tuple[Partition, int, int]] = []  # with the next offset and the bytes added
+        self._unsafe: set[tuple[bytes | str, int]] = set()  # whose sync failed
 
-    def append(self, topic: str | bytes, index: int, start: int, stop: int) -> PartitionAnswer:
+    def append(self, topic: str | bytes, index: int, start: int, stop: int) -> Produced:
         """Append one partition's batch; its answer (with acks=all and one replica, appended is committed)."""
         try:
             if self._error:
@@ -94,12 +99,7 @@ class Produce:
             return self._refuse(index, ErrorCode.kafka_storage_error, None)
 
     def _resolve(self, topic: str | bytes, index: int) -> Partition:
-        broker = self._broker
-        partition: Partition = (
-            broker.partition_by_id_bytes(topic, index)
-            if self._version >= TOPIC_IDS_SINCE_VERSION
-            else broker.partition(topic, index)
-        )
+        partition: Partition = self._broker.partition(topic, index)
         if partition.is_offline:
             raise KafkaError(ErrorCode.kafka_storage_error)
         if not partition.is_leader:
@@ -108,7 +108,7 @@ class Produce:
             raise KafkaError(ErrorCode.not_enough_replicas)
         return partition
 
-    def _append(self, partition: Partition, index: int, start: int, stop: int) -> PartitionAnswer:
+    def _append(self, partition: Partition, index: int, start: int, stop: int) -> Produced:
         broker, log_ = self._broker, partition.log
         appended = log_.append(
             self._frame,
@@ -116,7 +116,7 @@ class Produce:
             stop,
             leader_epoch=partition.state.leader_epoch,
             now_ms=self._now_ms,
-            zstd_allowed=self._version >= ZSTD_SINCE_VERSION,
+            zstd_allowed=self._zstd_allowed,
         )
         if appended.error:
             return self._refuse(index, appended.error, appended.message, appended.record_errors)
@@ -124,24 +124,58 @@ class Produce:
         metrics.produced_batches += 1
         metrics.produced_bytes += stop - start
         metrics.produced_messages += appended.last_offset - appended.base_offset + 1
-        if log_.flush_is_due:
-            self.unflushed.append(partition)
+        if appended.flush_due:
+            self.unflushed.append((partition, appended.last_offset + 1, stop - start))
         else:
             partition.advance_high_watermark(log_.next_offset)
             if partition.watchers:
                 broker.long_polls.on_growth(partition, stop - start)
-        return PartitionAnswer(
-            index, 0, appended.base_offset, appended.append_time_ms, log_.log_start_offset, (), None
-        )
+        return index, 0, appended.base_offset, appended.append_time_ms, log_.log_start_offset, (), None, None
 
-    def _refuse(
-        self, index: int, error: ErrorCode, message: str | None, record_errors: Any = ()
-    ) -> PartitionAnswer:
+    def _refuse(self, index: int, error: ErrorCode, message: str | None, record_errors: Any = ()) -> Produced:
         self.is_refused = True
         self._broker.metrics.produce_refused += 1
-        return PartitionAnswer(index, error, UNKNOWN, UNKNOWN, UNKNOWN, record_errors, message)
+        shown = tuple((record.batch_index, record.message) for record in record_errors)
+        return index, error, UNKNOWN, UNKNOWN, UNKNOWN, shown, message, None
 
     # ---- waiting for the disk ---------------------------------------------------------------------------------
 
-    def answer_after_flush(self, slot: Slot, correlation_id: int, answers: list[Any]) -> None:
-        raise NotImplementedError
+    def flush(self, when_done: Callable[[], object]) -> None:
+        """Sync every log that asks for it, then call back; the records become visible as they become durable."""
+        left = len(self.unflushed)
+
+        def on_synced(
+            partition: Partition, next_offset: int, added_bytes: int, error: OSError | None
+        ) -> None:
+            nonlocal left
+            left -= 1
+            if error is not None:
+                self._unsafe.add(partition.topic_partition)
+                self._unsafe.add((partition.topic_id_bytes, partition.topic_partition.partition))
+            else:
+                partition.advance_high_watermark(next_offset)
+                if partition.watchers:
+                    self._broker.long_polls.on_growth(partition, added_bytes)
+            if not left:
+                when_done()
+
+        for partition, next_offset, added_bytes in self.unflushed:
+            self._broker.metrics.flushes += 1
+            partition.log.flush_then(partial(on_synced, partition, next_offset, added_bytes))
+
+    def flushed(self, answers: Answers) -> Answers:
+        """The answers, now that the syncs are done: what may not be on the disk is not acknowledged."""
+        if not self._unsafe:
+            return answers
+        return [
+            (
+                topic,
+                [
+                    self._refuse(produced[0], ErrorCode.kafka_storage_error, None)
+                    if (topic, produced[0]) in self._unsafe
+                    else produced
+                    for produced in partitions
+                ],
+            )
+            for topic, partitions in answers
+        ]

@@ -1,0 +1,311 @@
+"""The broker: the composition root that puts the parts together, and the life of a node.
+
+Start: cluster image from the store, logs from the data folder, then the listeners; clients are served when `start`
+returns. Stop: no new connections, answers under way are given up, every log is synced and closed cleanly. A broken
+invariant stops the node at once, without a clean close: what is on the disk is recovered at the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from moldau.base.errors import ErrorCode, KafkaError
+from moldau.base.ids import TopicPartition
+from moldau.broker import metrics
+from moldau.broker.dispatch import Dispatcher
+from moldau.broker.handlers import ROUTES
+from moldau.broker.http import HttpServer
+from moldau.broker.metrics import Metrics, Sample
+from moldau.broker.parked import LongPolls
+from moldau.broker.server import Server
+from moldau.config.broker import BrokerConfig
+from moldau.config.topic import TopicConfig, topic_config
+from moldau.controller.controller import Controller
+from moldau.controller.persistence import PersistentImage
+from moldau.log.log import Log
+from moldau.log.manager import LogManager
+from moldau.metadata.image import ClusterImage, Topic
+from moldau.metadata.records import (
+    BrokerInfo,
+    ConfigChanged,
+    PartitionChanged,
+    PartitionsAdded,
+    Record,
+    ResourceType,
+    TopicCreated,
+    TopicDeleted,
+)
+from moldau.replication.fetch_session import FetchSessions, TopicRef
+from moldau.replication.partition import Partition
+from moldau.runtime.ports import Listener, Runtime
+from moldau.store.port import Store
+
+log = logging.getLogger(__name__)
+
+LOGS_CREATED_PER_TURN = 64
+"""New partitions made in one turn of the loop, so that a topic with thousands of them holds nobody up."""
+
+
+class Broker:
+    def __init__(self, config: BrokerConfig, runtime: Runtime, store: Store, *, process_id: int = 0) -> None:
+        self.config = config
+        self.node_id = config.node_id
+        self.runtime = runtime
+        self.clock = runtime.clock
+        self.tasks = runtime.tasks
+        self.metrics = Metrics()
+        self.routes = ROUTES
+        self.image: ClusterImage
+        self.controller: Controller
+        self.log_manager: LogManager
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self._partitions_of: dict[TopicRef, list[Partition]] = {}  # by name, and by the bytes of the topic id
+        self.long_polls = LongPolls(runtime.tasks, runtime.clock)
+        self.fetch_sessions = FetchSessions(
+            runtime.random.fork("fetch sessions"), config["max.incremental.fetch.session.cache.slots"]
+        )
+        self.fetch_bytes_max: int = config["fetch.max.bytes"]
+        self.listeners: dict[str, Listener] = {}
+        self.http: Listener | None = None
+        self.is_ready = False
+        self.failure: BaseException | None = None
+        self._failed: asyncio.Event = asyncio.Event()
+        self._store = store
+        self._process_id = process_id  # only told to people, in the lock of the data folder
+        self._server = Server(
+            runtime,
+            self.metrics,
+            Dispatcher(self, ROUTES),
+            self.fail,
+            frame_bytes_max=config["socket.request.max.bytes"],
+            connections_max=config["max.connections"],
+            connections_per_ip_max=config["max.connections.per.ip"],
+            idle_ms_max=config["connections.max.idle.ms"],
+        )
+        self._http = HttpServer(runtime, self._exposition, self._health)
+
+    # ---- life -------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Serve clients. On an error (a port in use, a locked folder) nothing is left running."""
+        try:
+            await self._start()
+        except BaseException:
+            await self._give_up()
+            raise
+
+    async def stop(self) -> None:
+        """End cleanly: the next start finds every log closed, and has nothing to recover."""
+        self.is_ready = False
+        self._server.close()
+        self._http.close()
+        self.long_polls.close()
+        await self.log_manager.close()
+
+    def crash(self) -> None:
+        """End without a clean close, as a killed process would."""
+        self.is_ready = False
+        self._server.close()
+        self._http.close()
+        self.long_polls.close()
+        self.log_manager.release()
+
+    def fail(self, error: BaseException) -> None:
+        """A broken invariant: going on would put promises at risk."""
+        if self.failure is None:
+            log.critical("the broker stops: %s", error, exc_info=error)
+            self.failure = error
+            self.is_ready = False
+            self._server.close()
+            self._failed.set()
+
+    async def wait_failed(self) -> BaseException:
+        await self._failed.wait()
+        assert self.failure is not None
+        return self.failure
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses that clients can start from."""
+        addresses = []
+        for name, listener in self.listeners.items():
+            host, port = self.config.advertised_listeners.get(name, listener.address)
+            host = "localhost" if host in ("0.0.0.0", "::", "") else host
+            addresses.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        return ",".join(addresses)
+
+    # ---- partitions -------------------------------------------------------------------------------------------
+
+    def partition(self, topic: TopicRef, index: int) -> Partition:
+        """A partition by its topic's name or the bytes of its id; KafkaError where this broker does not hold it."""
+        partitions = self._partitions_of.get(topic)
+        if partitions is None:
+            unknown = (
+                ErrorCode.unknown_topic_id if type(topic) is bytes else ErrorCode.unknown_topic_or_partition
+            )
+            raise KafkaError(unknown)
+        if not 0 <= index < len(partitions):
+            raise KafkaError(ErrorCode.unknown_topic_or_partition)
+        return partitions[index]
+
+    async def on_change(self, records: Sequence[Record]) -> None:
+        """The controller's decisions, durable and in the image: act on them."""
+        for record in records:
+            match record:
+                case TopicCreated():
+                    await self._open_partitions(self.image.topics[record.name])
+                case PartitionsAdded():
+                    await self._open_partitions(self.image.topics[record.name])
+                case TopicDeleted():
+                    self._delete_partitions(record)
+                case PartitionChanged():
+                    self.partition(record.name, record.partition).state = record.state
+                case ConfigChanged():
+                    self._configure(record)
+
+    async def _open_partitions(self, topic: Topic) -> None:
+        """Open or make the logs of a topic's partitions that this broker does not hold yet."""
+        partitions = self._partitions_of.get(topic.name, [])
+        config = topic_config(self.config, topic.configs)
+        for index in range(len(partitions), len(topic.partitions)):
+            place = TopicPartition(topic.name, index)
+            held = self.log_manager.logs.get(place)
+            if held is not None and held.topic_id not in (None, topic.topic_id):
+                self.log_manager.delete(place)  # of a topic that had this name before
+                held = None
+            if held is None:
+                held = self.log_manager.create(place, topic.topic_id, config)
+                if index % LOGS_CREATED_PER_TURN == LOGS_CREATED_PER_TURN - 1:
+                    await self.tasks.sleep(0)
+            partition = Partition(self.node_id, topic.topic_id, topic.partitions[index], held)
+            self.partitions[place] = partition
+            partitions.append(partition)
+        self._partitions_of[topic.name] = partitions
+        self._partitions_of[topic.topic_id.bytes] = partitions
+
+    def _delete_partitions(self, record: TopicDeleted) -> None:
+        self._partitions_of.pop(record.topic_id.bytes, None)
+        for partition in self._partitions_of.pop(record.name, []):
+            del self.partitions[partition.topic_partition]
+            self.long_polls.on_change(partition)
+            self.log_manager.delete(partition.topic_partition)
+
+    def _configure(self, record: ConfigChanged) -> None:
+        """Settings changed: a topic's own, or the broker's, which every topic falls back to."""
+        resource = record.resource
+        if resource.type is ResourceType.TOPIC:
+            self._configure_topic(self.image.topics[resource.name])
+        elif resource.type is ResourceType.BROKER:
+            self._load_dynamic_config()
+            for topic in self.image.topics.values():
+                self._configure_topic(topic)
+
+    def _configure_topic(self, topic: Topic) -> None:
+        config = topic_config(self.config, topic.configs)
+        for partition in self._partitions_of.get(topic.name, ()):
+            partition.log.configure(config)
+
+    def _load_dynamic_config(self) -> None:
+        configs = self.image.broker_configs
+        self.config = self.config.with_dynamic(configs.get("", {}), configs.get(str(self.node_id), {}))
+        self.fetch_bytes_max = self.config["fetch.max.bytes"]
+
+    def _on_log_failure(self, failed: Log, error: OSError) -> None:
+        log.error("%s is offline: %s", failed.topic_partition, error)
+        partition = self.partitions.get(failed.topic_partition)
+        if partition is not None:
+            partition.is_offline = True
+            self.long_polls.on_change(partition)
+
+    # ---- starting ---------------------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        random = self.runtime.random.fork("controller")
+        state = await PersistentImage.load(self._store, random)
+        self.image = state.image
+        self.controller = Controller(self._store, state, random, self, self.on_change)
+        self._load_dynamic_config()
+        await self._open_logs()
+        self._listen()
+        await self.controller.register(self._registration())
+        self.is_ready = True
+
+    async def _open_logs(self) -> None:
+        config = self.config
+        self.log_manager = LogManager(
+            self.runtime,
+            [config.log_dir],
+            cluster_id=self.image.cluster_id,
+            node_id=self.node_id,
+            process_id=self._process_id,
+            config_of=self._topic_config,
+            high_watermark_of=self._high_watermark_of,
+            on_failure=self._on_log_failure,
+            recovery_threads=config["num.recovery.threads.per.data.dir"],
+            producer_expiration_ms=config["producer.id.expiration.ms"],
+        )
+        await self.log_manager.open()
+        for topic in self.image.topics.values():
+            await self._open_partitions(topic)
+        for place in self.log_manager.logs.keys() - self.partitions.keys():
+            log.warning("%s is in the data folder but not in the cluster: its files are left alone", place)
+
+    def _topic_config(self, name: str) -> TopicConfig:
+        topic = self.image.topics.get(name)
+        return self.config.topic_defaults if topic is None else topic_config(self.config, topic.configs)
+
+    def _high_watermark_of(self, held: Log) -> int:
+        partition = self.partitions.get(held.topic_partition)
+        return held.next_offset if partition is None else partition.high_watermark
+
+    def _listen(self) -> None:
+        for endpoint in self.config.listeners:
+            self.listeners[endpoint.name] = self._server.listen(endpoint.name, endpoint.host, endpoint.port)
+        if self.config["moldau.http.port"] >= 0:
+            self.http = self._http.listen(self.config["moldau.http.host"], self.config["moldau.http.port"])
+
+    def _registration(self) -> BrokerInfo:
+        listeners = {name: self.config.advertised_listeners.get(name) for name in self.listeners}
+        return BrokerInfo(self.node_id, listeners, self.config["broker.rack"])
+
+    async def _give_up(self) -> None:
+        self._server.close()
+        self._http.close()
+        if hasattr(self, "log_manager"):
+            self.log_manager.release()
+
+    # ---- what it says of itself -------------------------------------------------------------------------------
+
+    def _exposition(self) -> str:
+        return metrics.exposition(self._samples())
+
+    def _samples(self) -> Iterator[Sample]:
+        yield from metrics.counters(self.metrics)
+        gauges = (
+            ("moldau_connections", "Connections open now.", len(self._server.connections)),
+            ("moldau_partitions", "Partitions held.", len(self.partitions)),
+            ("moldau_partitions_offline", "Partitions whose disk failed.", self._offline_count()),
+            ("moldau_topics", "Topics of the cluster.", len(self.image.topics)),
+            ("moldau_fetch_sessions", "Incremental fetch sessions.", len(self.fetch_sessions)),
+            ("moldau_fetches_waiting", "Fetches that wait for data now.", self.long_polls.count),
+            ("moldau_ready", "1 when clients are served.", int(self.is_ready)),
+        )
+        for name, text, value in gauges:
+            yield Sample(name, "gauge", text, (("", value),))
+
+    def _offline_count(self) -> int:
+        return sum(partition.is_offline for partition in self.partitions.values())
+
+    def _health(self) -> tuple[bool, dict[str, Any]]:
+        offline = [str(p.topic_partition) for p in self.partitions.values() if p.is_offline]
+        is_well = self.is_ready and not offline
+        return is_well, {
+            "status": "ok" if is_well else "starting" if not self.is_ready else "degraded",
+            "node_id": self.node_id,
+            "cluster_id": self.image.cluster_id,
+            "partitions": len(self.partitions),
+            "offline_partitions": offline,
+        }

@@ -41,6 +41,8 @@ FLUSH_NEVER = 2**62
 """Settings from here on mean: leave it to the operating system (Kafka's default is 2^63 - 1)."""
 _NO_ERROR = ErrorCode.none
 _NOT_KNOWN_YET = 2**63 - 1
+_new_tuple = tuple.__new__
+"""Half the cost of calling a NamedTuple's class."""
 
 
 class Appended(NamedTuple):
@@ -134,7 +136,6 @@ class Log:
         self._unflushed_messages = 0
         self._closing = False
         self.configure(config)
-        self._set_roll_time(loaded.active)
 
     def __repr__(self) -> str:
         return f"Log({self.topic_partition}, {self.log_start_offset}..{self.next_offset})"
@@ -147,6 +148,7 @@ class Log:
         """Take the topic's settings, from now on."""
         self._config = config
         self._rules = AppendRules.of(str(self.topic_partition), config)
+        self._set_limits(self.segments.active)
 
     # Appending
 
@@ -186,7 +188,14 @@ class Log:
         base_offset = self.next_offset
         last_offset = base_offset + header[6]
         max_timestamp = header[8]
-        segment = self._segment_for(stop - start, last_offset, max_timestamp, now_ms)
+        segment = self.segments.active
+        if (
+            segment.size + stop - start > config.segment_bytes
+            or max_timestamp > segment.roll_at
+            or segment.full
+            or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+        ):
+            segment = self._segment_for(stop - start, last_offset, max_timestamp, now_ms)
         OFFSET_AND_EPOCH.pack_into(buffer, start, base_offset, header[1], leader_epoch)
         segment.append(
             buffer[start:stop], stop - start, last_offset, max_timestamp, config.index_interval_bytes
@@ -199,16 +208,11 @@ class Log:
         flush_due = False
         if config.flush_messages < FLUSH_NEVER or config.flush_ms < FLUSH_NEVER:
             flush_due = self._note_unflushed(header[12])
-        return Appended(
-            _NO_ERROR,
-            base_offset,
-            last_offset,
-            now_ms if rules.log_append_time else NO_TIMESTAMP,
-            self.log_start_offset,
-            None,
-            (),
-            False,
-            flush_due,
+        append_time_ms = now_ms if rules.log_append_time else NO_TIMESTAMP
+        start_offset = self.log_start_offset
+        return _new_tuple(
+            Appended,
+            (_NO_ERROR, base_offset, last_offset, append_time_ms, start_offset, None, (), False, flush_due),
         )
 
     def _check_producer(self, header: HeaderFields) -> Appended | None:
@@ -246,9 +250,9 @@ class Log:
             self._load_first_timestamp(segment)
         if (
             segment.size + size > config.segment_bytes
-            or segment.is_full(config.segment_index_bytes)
+            or segment.full
             or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
-            or (segment.size and segment.has_waited(max_timestamp, now_ms))
+            or segment.has_waited(max_timestamp, now_ms)
         ):
             self.roll(now_ms)
             return self.segments.active
@@ -281,17 +285,17 @@ class Log:
         old.seal()
         disk, folder = self._runtime.disk, self.folder
         new = Segment.create(disk, folder, self.next_offset, now_ms)
-        self._set_roll_time(new)
+        self._set_limits(new)
         self.segments.begin(new)
         self._queue_snapshot()
         self._unsynced.append(old.sync)
         self._unsynced.append(lambda: disk.sync_folder(folder))
         self._flusher.request()
 
-    def _set_roll_time(self, segment: Segment) -> None:
+    def _set_limits(self, segment: Segment) -> None:
         jitter_ms = min(self._config.segment_jitter_ms, self._config.segment_ms)
         jitter = self._runtime.random.randrange(jitter_ms) if jitter_ms > 0 else 0
-        segment.roll_after_ms = self._config.segment_ms - jitter
+        segment.set_limits(self._config.segment_ms - jitter, self._config.segment_index_bytes)
 
     # Reading
 

@@ -336,8 +336,8 @@ def _check_segment(
         for batch, _ in checked_batches(segment.log, 0, size, read_waiting):
             _check_offsets(segment, batch, next_offset)
             next_offset = batch.header.next_offset
-            segment.count_in(
-                batch.position,
+            segment.append(
+                None,
                 batch.header.size,
                 batch.header.last_offset,
                 batch.header.max_timestamp,

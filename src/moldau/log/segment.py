@@ -15,6 +15,7 @@ from moldau.runtime.ports import Buffer, Disk, File
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
 """Index entries hold offsets relative to the base offset as 32 bits."""
+_ASK = -(2**63)
 
 
 class Segment:
@@ -25,12 +26,15 @@ class Segment:
         "bytes_since_index",
         "created_ms",
         "first_timestamp",
+        "full",
+        "index_bytes_max",
         "last_time_entry",
         "max_timestamp",
         "offset_of_max_timestamp",
         "offsets",
         "path",
         "roll_after_ms",
+        "roll_at",
         "size",
         "times",
     )
@@ -50,6 +54,10 @@ class Segment:
         """The max timestamp of the first batch: what rolling by time counts from. None: not known yet."""
         self.created_ms = 0
         self.roll_after_ms = 0
+        self.roll_at = _ASK
+        """A batch with a later timestamp than this may have to go to a new segment: ask `has_waited`."""
+        self.index_bytes_max = 0
+        self.full = False
         if indexed:
             self.offsets = Index.of_file(disk, self.path + names.OFFSET_INDEX, OFFSET_ENTRY)
             self.times = Index.of_file(disk, self.path + names.TIME_INDEX, TIME_ENTRY)
@@ -74,34 +82,34 @@ class Segment:
 
     def append(
         self,
-        data: Buffer,
+        data: Buffer | None,
         length: int,
         last_offset: int,
         max_timestamp: int,
         index_interval_bytes: int,
     ) -> None:
-        """Write batches at the end, with at most one index entry. OSError: nothing has changed."""
-        position = self.size
-        log = self._log or self.log
-        written = log.pwrite(data, position)
-        if written != length:
-            self._write_rest(data, written, position)
-        self.count_in(position, length, last_offset, max_timestamp, index_interval_bytes)
+        """Write batches at the end, with at most one index entry. OSError: nothing has changed.
 
-    def count_in(
-        self, position: int, length: int, last_offset: int, max_timestamp: int, index_interval_bytes: int
-    ) -> None:
-        """Batches lie at a position, the end so far: keep indexes, timestamps and size."""
+        With None the batches lie there already: recovery counts them in.
+        """
+        position = self.size
+        if data is not None:
+            written = (self._log or self.log).pwrite(data, position)
+            if written != length:
+                self._write_rest(data, written, position)
         if position == 0:
             self.first_timestamp = max_timestamp
+            self._set_roll_at()
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.offset_of_max_timestamp = last_offset
-        if self.bytes_since_index > index_interval_bytes:
+        since = self.bytes_since_index
+        if since > index_interval_bytes:
             self.offsets.append(last_offset - self.base_offset, position)
             self.add_time_entry()
-            self.bytes_since_index = 0
-        self.bytes_since_index += length
+            self.full = self.is_full()
+            since = 0
+        self.bytes_since_index = since + length
         self.size = position + length
 
     def _write_rest(self, data: Buffer, written: int, position: int) -> None:
@@ -134,18 +142,30 @@ class Segment:
     def load_first_timestamp(self, read: Read) -> None:
         first = next(headers(self.log, 0, self.size, read), None)
         self.first_timestamp = None if first is None else first.header.max_timestamp
+        self._set_roll_at()
 
-    def is_full(self, segment_index_bytes: int) -> bool:
+    def set_limits(self, roll_after_ms: int, index_bytes_max: int) -> None:
+        """`segment.ms` with its jitter, and `segment.index.bytes`."""
+        self.roll_after_ms = roll_after_ms
+        self.index_bytes_max = index_bytes_max
+        self.full = self.is_full()
+        self._set_roll_at()
+
+    def _set_roll_at(self) -> None:
+        first = self.first_timestamp
+        self.roll_at = first + self.roll_after_ms if first is not None and first >= 0 else _ASK
+
+    def is_full(self) -> bool:
         """Whether one of the indexes has no room left."""
         return (
-            self.offsets.count >= segment_index_bytes // OFFSET_ENTRY.size
-            or self.times.count >= segment_index_bytes // TIME_ENTRY.size - 1
+            self.offsets.count >= self.index_bytes_max // OFFSET_ENTRY.size
+            or self.times.count >= self.index_bytes_max // TIME_ENTRY.size - 1
         )
 
     def has_waited(self, max_timestamp: int, now_ms: int) -> bool:
         """Whether `segment.ms` is over: by the records' time, where they have one, else by the clock."""
         first = self.first_timestamp
-        if first is None:
+        if first is None or self.size == 0:
             return False
         return (max_timestamp - first if first >= 0 else now_ms - self.created_ms) > self.roll_after_ms
 
@@ -177,8 +197,10 @@ class Segment:
         self.size = position
         self.bytes_since_index = 0
         self._find_max_timestamp(read)
+        self.full = self.is_full()
         if position == 0:
             self.first_timestamp = None
+            self._set_roll_at()
 
     def _find_max_timestamp(self, read: Read) -> None:
         self.max_timestamp = self.last_time_entry = NO_TIMESTAMP

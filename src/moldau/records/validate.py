@@ -117,6 +117,8 @@ class AppendRules:
     codec: Codec | None
     """The codec of the topic; None where the producer's is kept."""
     level: int | None
+    walk_all: bool
+    """Every batch is walked: its keys matter, or it will be compressed."""
 
     @classmethod
     def of(cls, partition: str, topic: TopicSettings) -> AppendRules:
@@ -126,15 +128,17 @@ class AppendRules:
             Codec.LZ4: topic.compression_lz4_level,
             Codec.ZSTD: topic.compression_zstd_level,
         }
+        compacted = "compact" in topic.cleanup_policy
         return cls(
             partition=partition,
             max_message_bytes=topic.max_message_bytes,
-            compacted="compact" in topic.cleanup_policy,
+            compacted=compacted,
             log_append_time=topic.message_timestamp_type == "LogAppendTime",
             timestamp_before_max_ms=topic.message_timestamp_before_max_ms,
             timestamp_after_max_ms=topic.message_timestamp_after_max_ms,
             codec=codec,
             level=None if codec is None else levels.get(codec),
+            walk_all=compacted or codec not in (None, Codec.NONE),
         )
 
 
@@ -170,39 +174,53 @@ def check_batch(
         )
     if crc32c(buffer[start + CRC_START : stop]) != crc:
         raise Refused(ErrorCode.corrupt_message, "checksum does not match", before_append=True)
-    count, max_timestamp = header[12], header[8]
+    count, base_timestamp, max_timestamp = header[12], header[7], header[8]
     if count <= 0 or count != header[6] + 1 or attributes & CONTROL or (header[9] >= 0 and header[11] < 0):
         _refuse_header(BatchHeader._make(header))
+    in_range = rules.log_append_time or (
+        max_timestamp - now_ms <= rules.timestamp_after_max_ms
+        and now_ms - base_timestamp <= rules.timestamp_before_max_ms
+    )
     if (
-        count <= WALKED_RECORDS_MAX
-        or codec
-        or rules.compacted
-        or (rules.codec is not None and rules.codec != codec)
+        codec
+        or not in_range
+        or rules.walk_all
         or attributes & LOG_APPEND_TIME
-        or max_timestamp < header[7]
-        or (
-            not rules.log_append_time
-            and (
-                max_timestamp - now_ms > rules.timestamp_after_max_ms
-                or now_ms - header[7] > rules.timestamp_before_max_ms
-            )
-        )
+        or max_timestamp < base_timestamp
     ):
-        max_timestamp = _check_records(buffer, start, stop, BatchHeader._make(header), rules, now_ms)
+        newest = _check_records(buffer, start, stop, BatchHeader._make(header), rules, now_ms)
     else:
-        _check_first_record(buffer, start, stop, count)
+        newest = _check_plain_records(buffer, start, stop, header, rules, now_ms)
     if rules.log_append_time:
-        if attributes & LOG_APPEND_TIME and max_timestamp == now_ms:
-            return header
-        attributes |= LOG_APPEND_TIME
-        max_timestamp = now_ms
-    elif not attributes & LOG_APPEND_TIME and max_timestamp == header[8]:
-        return header
+        set_timestamps(buffer, start, stop, attributes | LOG_APPEND_TIME, now_ms)
+    elif newest != max_timestamp or attributes & LOG_APPEND_TIME:
+        set_timestamps(buffer, start, stop, attributes & ~LOG_APPEND_TIME, newest)
     else:
-        attributes &= ~LOG_APPEND_TIME
-    set_timestamps(buffer, start, stop, attributes, max_timestamp)
+        return header
     fields: HeaderFields = HEADER.unpack_from(buffer, start)
     return fields
+
+
+def _check_plain_records(
+    buffer: memoryview, start: int, stop: int, header: HeaderFields, rules: AppendRules, now_ms: int
+) -> int:
+    """The usual case: an uncompressed batch of which nothing is suspicious. Returns its max timestamp."""
+    count = header[12]
+    try:
+        if count > WALKED_RECORDS_MAX:
+            walk(buffer, start + HEADER_BYTES, stop, 1)
+            if count * RECORD_BYTES_MIN > stop - start - HEADER_BYTES:
+                raise BadRecord(f"{count} records cannot fit into {stop - start} bytes")
+            return header[8]
+        position, _, max_delta, _, _ = walk(buffer, start + HEADER_BYTES, stop, count)
+        if position != stop:
+            raise BadRecord(f"{stop - position} bytes are left after the last record")
+    except BadRecord as bad:
+        raise Refused(ErrorCode.invalid_record, str(bad)) from None
+    newest = header[7] + max_delta
+    if newest == header[8]:
+        return newest
+    return _check_records(buffer, start, stop, BatchHeader._make(header), rules, now_ms)
 
 
 def refuse_framing(buffer: memoryview, start: int, stop: int) -> int:
@@ -258,15 +276,6 @@ def _refuse_header(header: BatchHeader) -> None:
     raise Refused(ErrorCode.invalid_record, reason)
 
 
-def _check_first_record(buffer: memoryview, start: int, stop: int, count: int) -> None:
-    try:
-        walk(buffer, start + HEADER_BYTES, stop, 1)
-        if count * RECORD_BYTES_MIN > stop - start - HEADER_BYTES:
-            raise BadRecord(f"{count} records cannot fit into {stop - start} bytes")
-    except BadRecord as bad:
-        raise Refused(ErrorCode.invalid_record, str(bad)) from None
-
-
 def _check_records(
     buffer: memoryview, start: int, stop: int, header: BatchHeader, rules: AppendRules, now_ms: int
 ) -> int:
@@ -277,18 +286,18 @@ def _check_records(
         if not _needs_unfolding(header, rules, now_ms):
             return header.max_timestamp
     try:
-        walked = walk_batch(buffer[start:stop], header)
+        _, min_delta, max_delta, keyless, _ = walk_batch(buffer[start:stop], header)
     except BadRecord as bad:
         raise Refused(ErrorCode.invalid_record, str(bad)) from None
     if header.attributes & LOG_APPEND_TIME:
         oldest = newest = header.max_timestamp
     else:
-        oldest = header.base_timestamp + walked.min_timestamp_delta
-        newest = header.base_timestamp + walked.max_timestamp_delta
+        oldest = header.base_timestamp + min_delta
+        newest = header.base_timestamp + max_delta
     wrong_time = not rules.log_append_time and (
         newest - now_ms > rules.timestamp_after_max_ms or now_ms - oldest > rules.timestamp_before_max_ms
     )
-    if wrong_time or (rules.compacted and walked.keyless):
+    if wrong_time or (rules.compacted and keyless):
         _refuse_records(buffer[start:stop], rules, now_ms)
     return max(newest, NO_TIMESTAMP)
 
@@ -325,9 +334,9 @@ def walk_batch(batch: memoryview, header: BatchHeader) -> Walked:
     else:
         body, position = memoryview(records_of(batch, header)), 0
     walked = walk(body, position, len(body), header.count)
-    if walked.position != len(body):
-        raise BadRecord(f"{len(body) - walked.position} bytes are left after the last record")
-    if header.codec_id and not walked.dense:
+    if walked[0] != len(body):
+        raise BadRecord(f"{len(body) - walked[0]} bytes are left after the last record")
+    if header.codec_id and not walked[4]:
         raise BadRecord("offset deltas are not 0, 1, 2, ...")
     return walked
 

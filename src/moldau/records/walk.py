@@ -1,26 +1,19 @@
 """Walking the records inside a batch without building them: structure, timestamps, keys.
 
-`walk` is the inner loop of the deep checks, so the one-byte integers, which nearly all are, are decoded in
-line.
+`walk` is the inner loop of the checks on the produce path, so integers of one byte, and lengths of two, are
+decoded in line; the general decoder takes the rest.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 from moldau.records import varint
 from moldau.records.record import RECORD_BYTES_MIN, BadRecord
 from moldau.runtime.ports import Buffer
 
-
-class Walked(NamedTuple):
-    position: int
-    min_timestamp_delta: int
-    max_timestamp_delta: int
-    keyless: list[int]
-    """Indexes of records without a key."""
-    dense: bool
-    """Whether the offset deltas are 0, 1, 2, ..."""
+Walked = tuple[int, int, int, list[int], bool]
+"""The position after the last record, the smallest and the largest timestamp delta, the indexes of records
+without a
+key, and whether the offset deltas are 0, 1, 2, ..."""
 
 
 def walk(body: Buffer, position: int, stop: int, count: int) -> Walked:
@@ -39,11 +32,19 @@ def _walk(body: Buffer, position: int, stop: int, count: int) -> Walked:
     dense = True
     min_delta = max_delta = 0
     for index in range(count):
-        length, position = decode(body, position)
-        end = position + length
-        if length < RECORD_BYTES_MIN - 1 or end > stop:
-            raise BadRecord(f"record length {length} is out of range")
-        delta = body[position + 1]
+        byte = body[position]
+        if byte > 127 and (more := body[position + 1]) < 128:
+            length = ((byte & 127) | more << 7) >> 1
+            position += 2
+            end = position + length
+            if byte & 1 or end > stop:
+                raise BadRecord("record length is out of range")
+        else:
+            length, position = decode(body, position)
+            end = position + length
+            if length < RECORD_BYTES_MIN - 1 or end > stop:
+                raise BadRecord(f"record length {length} is out of range")
+        delta = body[position + 1]  # behind the attributes
         if delta < 128:
             delta = (delta >> 1) ^ -(delta & 1)
             position += 2
@@ -55,30 +56,37 @@ def _walk(body: Buffer, position: int, stop: int, count: int) -> Walked:
             max_delta = delta
         elif delta < min_delta:
             min_delta = delta
-        offset_delta, position = decode(body, position)
-        if offset_delta != index:
-            dense = False
-        size = body[position]
-        if size == 1:
+        byte = body[position]
+        if byte < 128:
+            position += 1
+            if byte != index << 1:
+                dense = False
+        else:
+            offset_delta, position = decode(body, position)
+            dense &= offset_delta == index
+        byte = body[position]
+        if byte == 1:
             keyless.append(index)
             position += 1
+        elif byte < 128:
+            position += 1 + (byte >> 1)
+            if byte & 1:
+                raise BadRecord("negative key length")
         else:
-            size, position = decode(body, position)
-            if size < 0:
-                keyless.append(index)
-            else:
-                position += size
-        size, position = decode(body, position)
-        if size > 0:
-            position += size
-        headers = body[position]
-        if headers:
-            position = _walk_headers(body, position, end)
+            length, position = decode(body, position)
+            position += length
+        byte = body[position]
+        if byte > 127 and (more := body[position + 1]) < 128:
+            position += 2 + (((byte & 127) | more << 7) >> 1)
+        elif byte < 128:
+            position += 1 + (byte >> 1 if not byte & 1 else 0)
         else:
-            position += 1
+            length, position = decode(body, position)
+            position += max(length, 0)
+        position = position + 1 if not body[position] else _walk_headers(body, position, end)
         if position != end:
-            raise BadRecord(f"record of {length} bytes, but its fields do not end there")
-    return Walked(position, min_delta, max_delta, keyless, dense)
+            raise BadRecord("the fields of a record do not end where it ends")
+    return position, min_delta, max_delta, keyless, dense
 
 
 def _walk_headers(body: Buffer, position: int, end: int) -> int:

@@ -14,7 +14,7 @@ from moldau.cli.bench_report import progress_bar, show
 from moldau.cli.bench_work import STAMP, Load, bench_topic, consume_all, measure_latency, produce_all
 from moldau.cli.client import Connection
 from moldau.cli.help import Group
-from moldau.cli.options import Target, cluster_options, json_option
+from moldau.cli.options import Amount, Target, Whole, cluster_options, json_option
 from moldau.cli.output import note
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -24,12 +24,12 @@ Decorator = Callable[[Any], Any]
 def count_options(messages: int, size: int) -> Decorator:
     """How much is sent."""
     of_messages = click.option(
-        "-n", "--messages", type=click.IntRange(min=1), default=messages, show_default=True, metavar="N"
+        "-n", "--messages", type=Whole(1), default=messages, show_default=True, metavar="N"
     )
     of_bytes = click.option(
         "-s",
         "--size",
-        type=click.IntRange(min=1),
+        type=Whole(1),
         default=size,
         show_default=True,
         metavar="BYTES",
@@ -49,7 +49,7 @@ def topic_options(function: Any) -> Any:
     partitions = click.option(
         "-p",
         "--partitions",
-        type=click.IntRange(min=1),
+        type=Whole(1),
         default=1,
         show_default=True,
         metavar="N",
@@ -67,7 +67,7 @@ acks_option = click.option(
 def rate_option(otherwise: str) -> Decorator:
     return click.option(
         "--rate",
-        type=click.FloatRange(min=0),
+        type=Amount(),
         default=0.0,
         metavar="N",
         help=f"Messages per second.  [default: {otherwise}]",
@@ -103,11 +103,10 @@ moldau bench produce --rate 10000 --linger 0
 @click.option(
     "--linger",
     "linger_ms",
-    type=click.FloatRange(min=0),
+    type=Amount(),
     default=5.0,
-    show_default=True,
     metavar="MS",
-    help="How long a batch waits to fill.",
+    help="How long a batch waits to fill.  [default: 5]",
 )
 @click.option(
     "-z", "--codec", type=click.Choice(CODECS), default="none", show_default=True, help="Compression."

@@ -41,7 +41,7 @@ def command(
 ) -> None:
     """Run one broker from a configuration file.
 
-    Values come from the file, from variables such as MOLDAU_LOG_RETENTION_HOURS, and from --set; the latter win.
+    Values come from the file, from variables such as MOLDAU_NUM_PARTITIONS, and from --set; the latter win.
     """
     config = read_config({}, path, parse_pairs(settings, "--set"))
     option = "log.dirs"

@@ -179,7 +179,7 @@ def suggest_config_key(text: str) -> str:
     """The near miss in `Unknown topic config name: retention.mss`."""
     from moldau.cli.config_keys import key_names
 
-    known = key_names()
+    known = key_names("topic" if "topic config" in text else None)
     for word in text.replace(",", " ").split():
         if "." in word and word not in known:
             return did_you_mean(word, known)

@@ -42,7 +42,17 @@ def complete_name(ctx: click.Context, parameter: click.Parameter, incomplete: st
 
 
 kind_argument = click.argument("kind", type=click.Choice(["topic", "broker"]))
-name_argument = click.argument("name", metavar="NAME|ID", shell_complete=complete_name)
+
+
+def check_name(ctx: click.Context, _parameter: click.Parameter, name: str) -> str:
+    if ctx.params.get("kind") == "broker" and not name.isdigit():
+        raise usage(
+            f"'{name}' is no broker id.", "Broker ids are numbers; `moldau doctor` lists the brokers."
+        )
+    return name
+
+
+name_argument = click.argument("name", metavar="NAME|ID", shell_complete=complete_name, callback=check_name)
 
 
 @click.group(
@@ -50,10 +60,10 @@ name_argument = click.argument("name", metavar="NAME|ID", shell_complete=complet
     cls=Group,
     examples="""
 moldau config get topic orders
-moldau config set topic orders retention.ms=3600000
-moldau config unset topic orders retention.ms
+moldau config set topic orders max.message.bytes=10485760
+moldau config unset topic orders max.message.bytes
 moldau config get broker 1 --all
-moldau config keys 'log.retention*'
+moldau config keys 'log.segment*'
 """,
 )
 def command() -> None:
@@ -65,7 +75,7 @@ def command() -> None:
 # What differs from the defaults
 moldau config get topic orders
 # One value, for a script
-moldau config get topic orders retention.ms
+moldau config get topic orders max.message.bytes
 moldau config get broker 1 --all
 """
 )
@@ -115,8 +125,8 @@ def shown_value(entry: ConfigEntry) -> str:
 @command.command(
     name="set",
     examples="""
-moldau config set topic orders retention.ms=3600000 cleanup.policy=compact,delete
-moldau config set broker 1 log.retention.ms=86400000
+moldau config set topic orders segment.bytes=104857600 flush.messages=1
+moldau config set broker 1 message.max.bytes=10485760
 """,
 )
 @kind_argument
@@ -138,7 +148,7 @@ def set_configs(
         say(f"{name}: {count_of(len(changes), 'config')} {good(done)}")
 
 
-@command.command(examples="moldau config unset topic orders retention.ms")
+@command.command(examples="moldau config unset topic orders max.message.bytes")
 @kind_argument
 @name_argument
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
@@ -155,7 +165,7 @@ def unset(kind: str, name: str, keys: tuple[str, ...], target: Target, as_json: 
 
 @command.command(
     examples="""
-moldau config keys 'retention*'
+moldau config keys 'flush*'
 moldau config keys --scope topic
 """
 )

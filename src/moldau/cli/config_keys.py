@@ -9,8 +9,9 @@ from typing import Any
 
 
 @functools.cache
-def key_names() -> frozenset[str]:
-    return frozenset(key["name"] for key in documented_keys())
+def key_names(scope: str | None = None) -> frozenset[str]:
+    """All names, or those of one scope."""
+    return frozenset(key["name"] for key in documented_keys() if scope in (None, key["scope"]))
 
 
 @functools.cache

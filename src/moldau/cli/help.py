@@ -50,10 +50,26 @@ class _WithExamples:
             formatter.write_examples(self.examples)
 
 
+# The same in every command that talks to a cluster; shown apart, so that a command's own options stand out.
+COMMON_OPTIONS = frozenset({"--bootstrap", "-X", "--timeout", "--json", "--help"})
+
+
 class Command(_WithExamples, click.Command):
     def __init__(self, *args: Any, examples: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.examples = examples
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {"Options": [], "Common options": []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
+            if record is not None:
+                common = not COMMON_OPTIONS.isdisjoint(parameter.opts)
+                sections["Common options" if common else "Options"].append(record)
+        for title, records in sections.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
 
 class Group(_WithExamples, click.Group):

@@ -16,7 +16,8 @@ from moldau.cli.message_produce import produce
 echo 'hello' | moldau message produce orders
 moldau message consume orders --follow
 # Copy a topic with keys, headers and timestamps
-moldau message consume orders --json | moldau message produce copy --json-input
+moldau message consume orders --json |
+  moldau message produce copy --json-input
 """,
 )
 def command() -> None:

@@ -20,7 +20,7 @@ from moldau.cli.errors import CliError, not_found, usage
 from moldau.cli.help import Command
 from moldau.cli.message_format import ENCODINGS, Rendering, compile_template, encoder, json_line, unescape
 from moldau.cli.offsets import Position, parse_position, partition_offsets, resolve
-from moldau.cli.options import Target, cluster_options, json_option
+from moldau.cli.options import Target, Whole, cluster_options, json_option
 from moldau.cli.output import note
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ moldau message consume orders --partition 2 --from 1500 --count 1
     "-p",
     "--partition",
     "partitions",
-    type=click.IntRange(min=0),
+    type=Whole(0),
     multiple=True,
     metavar="N",
     help="Only this partition; may be repeated.",
@@ -83,7 +83,7 @@ moldau message consume orders --partition 2 --from 1500 --count 1
     "--to", "stop", metavar="POSITION", help="Stop before this position.  [default: what is there now]"
 )
 @click.option("-f", "--follow", is_flag=True, help="Stay and print new messages until Ctrl-C.")
-@click.option("-n", "--count", type=click.IntRange(min=0), metavar="N", help="Stop after so many messages.")
+@click.option("-n", "--count", type=Whole(0), metavar="N", help="Stop after so many messages.")
 @click.option(
     "--format", "template", default="{value}", show_default=True, metavar="TEMPLATE", help=FORMAT_HELP
 )

@@ -20,7 +20,7 @@ from moldau.cli.errors import CliError, file_error, not_found, usage
 from moldau.cli.help import Command
 from moldau.cli.message_format import ENCODINGS, Headers, LineReader, Outgoing, decode, read_json, unescape
 from moldau.cli.offsets import Kind, parse_position
-from moldau.cli.options import Target, cluster_options, json_option, parse_pairs
+from moldau.cli.options import Target, Whole, cluster_options, json_option, parse_pairs
 from moldau.cli.output import count_of, note, print_json
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ UNASSIGNED = -1  # librdkafka's "the partitioner decides"
 moldau message produce orders 'first' 'second'
 moldau message produce orders < orders.txt
 # Keys before the first colon, and a header on every message
-moldau message produce orders --key-separator : --header source=shop < orders.txt
+moldau message produce orders -K : --header source=shop < orders.txt
 # A tombstone: the key with a null value
 moldau message produce customers --key 17 --null NULL NULL
 # JSON lines, as `consume --json` writes them
@@ -64,9 +64,7 @@ moldau message produce pictures --whole --file cat.png
     metavar="NAME=VALUE",
     help="A header for every message; may be repeated.",
 )
-@click.option(
-    "-p", "--partition", type=click.IntRange(min=0), metavar="N", help="The partition, instead of the key's."
-)
+@click.option("-p", "--partition", type=Whole(0), metavar="N", help="The partition, instead of the key's.")
 @click.option(
     "--timestamp", metavar="TIME", help="2026-07-31T10:00, @MILLISECONDS or a time ago (-1h).  [default: now]"
 )

@@ -35,6 +35,44 @@ class Target:
     timeout_s: float = 10.0
 
 
+class Whole(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.3
+    """A whole number of at least `least`. Click's own range type clutters the help."""
+
+    name = "number"
+
+    def __init__(self, least: int = 0, most: int | None = None) -> None:
+        self.least = least
+        self.most = most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            self.fail(f"'{value}' is not a whole number.", param, ctx)
+        if number < self.least or (self.most is not None and number > self.most):
+            allowed = f"at least {self.least}" if self.most is None else f"{self.least} to {self.most}"
+            self.fail(f"{number} is not {allowed}.", param, ctx)
+        return number
+
+
+class Amount(click.ParamType):  # type: ignore[type-arg]
+    """A number of at least `least`, with decimals or without."""
+
+    name = "number"
+
+    def __init__(self, least: float = 0.0) -> None:
+        self.least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            self.fail(f"'{value}' is not a number.", param, ctx)
+        if not number >= self.least:
+            self.fail(f"{number:g} is not at least {self.least:g}.", param, ctx)
+        return number
+
+
 def cluster_options(function: Function) -> Function:
     @functools.wraps(function)
     def command(*args: Any, bootstrap: str, property_: tuple[str, ...], timeout: float, **kwargs: Any) -> Any:
@@ -43,27 +81,27 @@ def cluster_options(function: Function) -> Function:
 
     decorated = click.option(
         "--timeout",
-        type=click.FloatRange(min=0.1),
+        type=Amount(least=0.1),
         default=10.0,
         metavar="SECONDS",
-        show_default=True,
-        help="How long to wait for the cluster.",
+        help="How long to wait for the cluster.  [default: 10]",
     )(command)
     decorated = click.option(
         "-X",
         "property_",
         multiple=True,
         metavar="KEY=VALUE",
-        help="A property of the client (librdkafka's names), such as security.protocol=SSL.",
+        help="A property of librdkafka, such as security.protocol=SSL.",
     )(decorated)
     return click.option(  # type: ignore[return-value]
         "-b",
         "--bootstrap",
         envvar="MOLDAU_BOOTSTRAP",
+        show_envvar=True,
         default=DEFAULT_BOOTSTRAP,
         show_default=True,
         metavar="HOST:PORT",
-        help="Address of any broker of the cluster; several with commas.  [env: MOLDAU_BOOTSTRAP]",
+        help="Any broker of the cluster; several with commas.",
     )(decorated)
 
 

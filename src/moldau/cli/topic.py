@@ -14,7 +14,7 @@ from moldau.cli.config import change_configs, changed_configs
 from moldau.cli.errors import CliError, Exit, usage
 from moldau.cli.help import Group
 from moldau.cli.offsets import partition_offsets
-from moldau.cli.options import Target, cluster_options, json_option, parse_pairs, set_option
+from moldau.cli.options import Target, Whole, cluster_options, json_option, parse_pairs, set_option
 from moldau.cli.output import Column, bold, count_of, dim, good, note, print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -39,19 +39,16 @@ def command() -> None:
 
 @command.command(
     examples="""
-# Three partitions, kept for a day
-moldau topic create orders --partitions 3 --set retention.ms=86400000
-# The latest value of each key is kept for ever
-moldau topic create customers --set cleanup.policy=compact
+moldau topic create orders --partitions 3
+# Messages of up to 10 MiB
+moldau topic create pictures --set max.message.bytes=10485760
 # In scripts: it is fine if it is there already
 moldau topic create orders --if-not-exists
 """
 )
 @click.argument("names", **{**NAMES, "shell_complete": None})
-@click.option("-p", "--partitions", type=click.IntRange(min=1), metavar="N", help="Default: the cluster's.")
-@click.option(
-    "-r", "--replication-factor", type=click.IntRange(min=1), metavar="N", help="Default: the cluster's."
-)
+@click.option("-p", "--partitions", type=Whole(1), metavar="N", help="Default: the cluster's.")
+@click.option("-r", "--replication-factor", type=Whole(1), metavar="N", help="Default: the cluster's.")
 @set_option("-s", "--set", "--config", text="A config of the topic; may be repeated.")
 @click.option("--if-not-exists", is_flag=True, help="Leave topics that exist as they are.")
 @click.option("--validate-only", is_flag=True, help="Let the cluster check it, but create nothing.")
@@ -224,13 +221,11 @@ def partition_row(partition: dict[str, Any]) -> list[str]:
 # More partitions (fewer is not possible; keys then map to other partitions)
 moldau topic alter orders --partitions 6
 # Change one config, and set another back to its default
-moldau topic alter orders --set retention.ms=3600000 --unset segment.bytes
+moldau topic alter orders --set compression.type=zstd --unset segment.bytes
 """
 )
 @click.argument("name", metavar="TOPIC", shell_complete=topic_names)
-@click.option(
-    "-p", "--partitions", type=click.IntRange(min=1), metavar="N", help="Raise the number of partitions."
-)
+@click.option("-p", "--partitions", type=Whole(1), metavar="N", help="Raise the number of partitions.")
 @set_option("-s", "--set", "--config", text="Change a config; may be repeated.")
 @click.option("-u", "--unset", multiple=True, metavar="KEY", help="Set a config back to its default.")
 @cluster_options

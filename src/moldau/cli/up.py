@@ -14,7 +14,7 @@ from moldau.cli.data_folder import STORE_FILE, broker_folder, prepare_folder, re
 from moldau.cli.errors import usage
 from moldau.cli.help import Command
 from moldau.cli.launch import Launch, log_options, read_config, run_broker, store_option, store_path
-from moldau.cli.options import json_option, parse_pairs, set_option
+from moldau.cli.options import Whole, json_option, parse_pairs, set_option
 
 TEMPORARY = ":temp:"
 BROKER_ID = 1
@@ -29,7 +29,7 @@ moldau up
 # On any free port, with data that is thrown away at the end
 moldau up --port 0 --data :temp:
 # With Kafka's settings
-moldau up --set num.partitions=3 --set log.retention.hours=24
+moldau up --set num.partitions=3 --set message.max.bytes=10485760
 # With metrics and health on http://127.0.0.1:9100
 moldau up --set moldau.http.port=9100
 """,
@@ -37,7 +37,7 @@ moldau up --set moldau.http.port=9100
 @click.option(
     "-p",
     "--port",
-    type=click.IntRange(0, 65535),
+    type=Whole(0, 65535),
     metavar="PORT",
     help="Where the broker listens; 0 takes a free one.  [default: 9092]",
 )

@@ -1,0 +1,85 @@
+"""The way to a cluster: addresses, and what is said where nobody answers."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from moldau.cli.client import Connection, reach, split_bootstrap
+from moldau.cli.errors import CliError, Exit
+from moldau.cli.options import Target, parse_pairs
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("localhost:9092", [("localhost", 9092)]),
+        ("a:1, b:2,", [("a", 1), ("b", 2)]),
+        ("kafka", [("kafka", 9092)]),
+        ("[::1]:19092", [("::1", 19092)]),
+        ("[::1]", [("::1", 9092)]),
+        ("PLAINTEXT://h:5", [("h", 5)]),
+    ],
+)
+def test_addresses_are_hosts_with_a_port_or_9092(text: str, expected: list[tuple[str, int]]) -> None:
+    assert split_bootstrap(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", " , ", "host:", ":9092", "host:port", "host:0", "host:70000"])
+def test_what_is_no_address_is_wrong_usage(text: str) -> None:
+    with pytest.raises(CliError) as error:
+        split_bootstrap(text)
+    assert error.value.code is Exit.USAGE
+
+
+@pytest.fixture
+def closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def test_a_port_on_which_nobody_listens_is_said_at_once(closed_port: int) -> None:
+    with pytest.raises(CliError) as error:
+        reach(Target(f"127.0.0.1:{closed_port}"))
+    assert error.value.code is Exit.UNREACHABLE
+    assert error.value.message == f"Cannot reach a broker at 127.0.0.1:{closed_port}: nothing listens there."
+    assert "moldau up" in error.value.hint and "--bootstrap" in error.value.hint
+
+
+def test_an_unknown_host_is_said_to_be_unknown() -> None:
+    with pytest.raises(CliError, match="unknown host name"):
+        reach(Target("no-such-host.invalid:9092"))
+
+
+def test_the_first_address_that_answers_is_enough(closed_port: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        reach(Target(f"127.0.0.1:{closed_port},127.0.0.1:{server.getsockname()[1]}"))
+
+
+def test_a_server_that_is_no_broker_is_reported_within_the_time_out(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(CliError) as error:
+            Connection(Target(address, timeout_s=0.5)).metadata()
+    assert error.value.code is Exit.UNREACHABLE
+    assert f"The cluster at {address} does not answer" in error.value.message
+    assert capfd.readouterr() == ("", ""), "librdkafka's own log leaks"
+
+
+def test_an_unknown_client_property_is_wrong_usage() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        target = Target(f"127.0.0.1:{server.getsockname()[1]}", {"no.such.property": "1"})
+        with pytest.raises(CliError, match=r"no\.such\.property") as error:
+            _ = Connection(target).admin
+    assert error.value.code is Exit.USAGE
+
+
+def test_pairs_keep_what_stands_after_the_first_equals_sign() -> None:
+    assert parse_pairs(["a=b=c", " d = e", "f="], "--set") == {"a": "b=c", "d": " e", "f": ""}
+    with pytest.raises(CliError, match="--set takes KEY=VALUE, not 'x'"):
+        parse_pairs(["x"], "--set")

@@ -207,10 +207,6 @@ def print_key(key: dict[str, Any]) -> None:
 def resource(kind: str, name: str, entries: Sequence[ConfigEntry] = ()) -> Any:
     from confluent_kafka.admin import ConfigResource, ResourceType
 
-    if kind == "broker" and not name.isdigit():
-        raise usage(
-            f"'{name}' is no broker id.", "Broker ids are numbers; `moldau doctor` lists the brokers."
-        )
     types = {"topic": ResourceType.TOPIC, "broker": ResourceType.BROKER}
     return ConfigResource(types[kind], name, incremental_configs=list(entries) or None)
 

@@ -67,6 +67,11 @@ class Drive:
         them."""
         self._changes_left = changes
 
+    def host_ended(self) -> None:
+        """Locks end with the process that held them, and so does a crash that was to come."""
+        self.locks.clear()
+        self._changes_left = None
+
     def operate(self, kind: Kind, path: str) -> None:
         """Called before every operation: raises what the faults decide."""
         for failure in self._failures:
@@ -86,7 +91,6 @@ class Drive:
         return self._changes_left < 0
 
     def crash_now(self) -> None:
-        self._changes_left = None
         self.crash_host()
         raise HostCrashed("the host has crashed during a change of its disk")
 

@@ -168,7 +168,7 @@ class SimHost:
         if self.alive:
             self._world.trace.record(self.name, kind)
             self.station.end(power_lost=power_lost)
-            self.drive.locks.clear()
+            self.drive.host_ended()
             if power_lost:
                 self._world.net.power(self.name, on=False)
             self._world.loop.end(self._life)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from moldau.config.broker import BrokerConfig
 from moldau.controller.controller import Controller
 from moldau.metadata.image import ClusterImage
-from moldau.runtime.ports import Address
+from moldau.runtime.ports import Address, Runtime
 
 
 class AdminBroker(Protocol):
@@ -36,7 +36,12 @@ class AdminBroker(Protocol):
         ...
 
     @property
-    def log_manager(self) -> Any: ...
+    def log_manager(self) -> Any:
+        """log.LogManager, for its folders."""
+        ...
+
+    @property
+    def runtime(self) -> Runtime: ...
 
 
 class AdminContext(Protocol):

@@ -49,7 +49,11 @@ class BrokerConfig:
         for name in settings:
             if broker_key(name) is None:
                 raise unknown_broker_key(name)
-        return cls(dict(settings), {}, {})
+        static = dict(settings)
+        for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
+            if name in settings:
+                static.setdefault(other, settings[name])
+        return cls(static, {}, {})
 
     def with_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
         """The same start with other dynamic settings. Names that nobody knows are kept, as Kafka keeps
@@ -77,15 +81,19 @@ class BrokerConfig:
 
     @property
     def node_id(self) -> int:
-        name = "broker.id" if self.is_set("broker.id") and not self.is_set("node.id") else "node.id"
-        node_id: int = self[name]
+        node_id: int = self["node.id"]
         return node_id
 
     @property
+    def log_dirs(self) -> list[str]:
+        """The data folders."""
+        folders: list[str] = self["log.dirs"] or self["log.dir"]
+        return folders
+
+    @property
     def log_dir(self) -> str:
-        """The data folder."""
-        folder: str = (self["log.dirs"] or self["log.dir"])[0]
-        return folder
+        """The first data folder, which has what a broker has once."""
+        return self.log_dirs[0]
 
     @property
     def warnings(self) -> list[str]:
@@ -111,21 +119,13 @@ class BrokerConfig:
         return value * _MS[names[0].rpartition(".")[2]] if len(key.synonyms) > 1 else value
 
     def _check(self) -> None:
-        if self.is_set("broker.id") and self.is_set("node.id") and self["broker.id"] != self["node.id"]:
+        if self.is_set("broker.id") and self["broker.id"] != self["node.id"]:
             raise ConfigError(
                 f"node.id is {self['node.id']} and broker.id is {self['broker.id']}: "
                 "they name the same thing, so give one of them"
             )
-        if self.node_id < 0:
-            raise ConfigError(
-                f"Invalid value {self.node_id} for configuration node.id: Value must be at least 0"
-            )
-        folders = self["log.dirs"] or self["log.dir"]
-        if len(folders) != 1 or not folders[0]:
-            raise ConfigError(
-                f"log.dirs names {len(folders)} folders and Moldau keeps one per broker: "
-                "run one broker for each disk instead"
-            )
+        if not all(self.log_dirs or [""]):
+            raise ConfigError("log.dirs: a data folder without a name")
         if self.static.get("authorizer.class.name", "").strip():
             raise ConfigError(
                 "authorizer.class.name: Moldau does not enforce ACLs yet; remove it to serve everyone"

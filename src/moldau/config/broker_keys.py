@@ -46,7 +46,6 @@ IDENTITY = (
         "1",
         Range(0),
         "The broker's number in its cluster; it stays with the data folder.",
-        synonyms=("node.id", "broker.id"),
         importance="high",
     ),
     _key(
@@ -55,7 +54,6 @@ IDENTITY = (
         "-1",
         None,
         "The older name of `node.id`.",
-        synonyms=("node.id", "broker.id"),
         importance="high",
     ),
     _key(
@@ -70,18 +68,16 @@ IDENTITY = (
         Type.LIST,
         "moldau-data",
         None,
-        "The data folder, where `log.dirs` does not name it.",
+        "The data folder, where `log.dirs` does not name any.",
         importance="high",
-        synonyms=("log.dirs", "log.dir"),
     ),
     _key(
         "log.dirs",
         Type.LIST,
         None,
         None,
-        "The data folder. Moldau keeps one per broker: more brokers, not more folders, use more disks.",
+        "The data folders; a new partition goes to the one with the fewest. The cluster store is in the first.",
         importance="high",
-        synonyms=("log.dirs", "log.dir"),
     ),
 )
 
@@ -355,10 +351,9 @@ LOG = (
         Type.INT,
         "2",
         Range(1),
-        "How many logs are opened at the same time at the start.",
+        "How many logs of a data folder are opened at the same time at the start.",
         update=Update.CLUSTER_WIDE,
         importance="high",
-        acts=False,
     ),
 )
 

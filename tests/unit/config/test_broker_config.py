@@ -120,6 +120,11 @@ def test_kafkas_own_server_properties_are_accepted_with_a_line_for_each_that_has
     }
 
 
+def test_log_dirs_wins_over_log_dir() -> None:
+    assert BrokerConfig.parse({"log.dir": "one"}).log_dirs == ["one"]
+    assert BrokerConfig.parse({"log.dir": "one", "log.dirs": "two,three"}).log_dirs == ["two", "three"]
+
+
 def test_broker_id_is_the_older_name_of_node_id() -> None:
     assert BrokerConfig.parse({"broker.id": "4"}).node_id == 4
     assert "they name the same thing" in refusal({"broker.id": "4", "node.id": "5"})
@@ -151,7 +156,8 @@ def test_listeners_may_be_several_and_ipv6() -> None:
         ({"listeners": ""}, "at least one"),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "nonroutable"),
         ({"advertised.listeners": "OTHER://host:9092"}, "not among the listeners"),
-        ({"log.dirs": "a,b"}, "one per broker"),
+        ({"log.dirs": "a,,b"}, "a data folder without a name"),
+        ({"log.dir": ""}, "a data folder without a name"),
         ({"authorizer.class.name": "x.Y"}, "does not enforce ACLs"),
         ({"log.retention.ms": "0"}, "log.retention.ms must be unlimited (-1)"),
         ({"num.partitions": "0"}, "Value must be at least 1"),

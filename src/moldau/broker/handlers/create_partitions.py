@@ -1,0 +1,33 @@
+"""CreatePartitions (37): more partitions for topics. The decisions and their texts are in
+`controller.topics`.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from moldau.broker.interface import AdminBroker, AdminContext
+from moldau.controller.topics import MorePartitions
+
+API_KEY = 37
+VERSIONS = (0, 3)
+
+
+async def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
+    topics = [
+        MorePartitions(
+            topic.name,
+            topic.count,
+            None if topic.assignments is None else [tuple(one.broker_ids) for one in topic.assignments],
+        )
+        for topic in request.topics
+    ]
+    outcomes = await broker.controller.create_partitions(topics, validate_only=request.validate_only)
+    return SimpleNamespace(
+        throttle_time=0,
+        results=tuple(
+            SimpleNamespace(name=outcome.name, error_code=outcome.error, error_message=outcome.message)
+            for outcome in outcomes
+        ),
+    )

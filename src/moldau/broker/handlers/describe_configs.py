@@ -1,0 +1,110 @@
+"""DescribeConfigs (32): the settings of topics, brokers, groups, client metrics and loggers, with their
+sources.
+
+What is told is made in `config.describe`. A broker answers for itself and for the default of all brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from moldau.base.errors import ErrorCode, KafkaError
+from moldau.broker.interface import AdminBroker, AdminContext
+from moldau.broker.loggers import describe_loggers
+from moldau.config.describe import (
+    ConfigEntry,
+    describe_broker,
+    describe_client_metrics,
+    describe_default_broker,
+    describe_group,
+    describe_topic,
+)
+from moldau.controller.names import check_topic_name
+from moldau.metadata.records import ConfigResource, ResourceType
+
+API_KEY = 32
+VERSIONS = (1, 4)
+
+_MALFORMED = (
+    "This most likely occurs because of a request being malformed by the client library or the message was "
+    "sent to an incompatible broker. See the broker logs for more details."
+)
+
+
+def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
+    return SimpleNamespace(
+        throttle_time=0, results=tuple(_answer(broker, request, asked) for asked in request.resources)
+    )
+
+
+def _answer(broker: AdminBroker, request: Any, asked: Any) -> SimpleNamespace:
+    error, message = ErrorCode.none, ""
+    entries: tuple[ConfigEntry, ...] = ()
+    try:
+        entries = _shown(_entries(broker, asked.resource_type, asked.resource_name), request, asked)
+    except KafkaError as failure:
+        error, message = failure.code, failure.message or ""
+    return SimpleNamespace(
+        error_code=error,
+        error_message=message,
+        resource_type=asked.resource_type,
+        resource_name=asked.resource_name,
+        configs=entries,
+    )
+
+
+def _shown(entries: Sequence[ConfigEntry], request: Any, asked: Any) -> tuple[ConfigEntry, ...]:
+    names = asked.configuration_keys
+    synonyms = getattr(request, "include_synonyms", False)
+    docs = getattr(request, "include_documentation", False)
+    return tuple(
+        entry._replace(
+            synonyms=entry.synonyms if synonyms else (), documentation=entry.documentation if docs else None
+        )
+        for entry in entries
+        if not names or entry.name in names
+    )
+
+
+def _entries(broker: AdminBroker, type_: int, name: str) -> list[ConfigEntry]:
+    image, config = broker.image, broker.config
+    match type_:
+        case ResourceType.TOPIC:
+            check_topic_name(name)
+            topic = image.topics.get(name)
+            if topic is None:
+                raise KafkaError(ErrorCode.unknown_topic_or_partition)
+            return describe_topic(config, topic.configs)
+        case ResourceType.BROKER:
+            if not name:
+                return describe_default_broker(config)
+            _check_broker(broker, name, f"expected {broker.node_id} or empty string, but")
+            return describe_broker(config)
+        case ResourceType.BROKER_LOGGER:
+            if not name:
+                raise _refused("Broker id must not be empty")
+            _check_broker(broker, name, f"expected {broker.node_id} but")
+            return describe_loggers()
+        case ResourceType.CLIENT_METRICS:
+            if not name:
+                raise _refused("Client metrics subscription name must not be empty")
+            return describe_client_metrics(image.configs(ConfigResource(ResourceType.CLIENT_METRICS, name)))
+        case ResourceType.GROUP:
+            if not name:
+                raise _refused("Group name must not be empty")
+            return describe_group(config, image.configs(ConfigResource(ResourceType.GROUP, name)))
+    raise _refused(_MALFORMED)
+
+
+def _check_broker(broker: AdminBroker, name: str, expected: str) -> None:
+    digits = name[1:] if name[:1] in ("+", "-") else name
+    if not digits.isdecimal():
+        raise _refused(f"Broker id must be an integer, but it is: {name}")
+    if int(name) != broker.node_id:
+        raise _refused(f"Unexpected broker id, {expected} received {int(name)}")
+
+
+def _refused(reason: str) -> KafkaError:
+    return KafkaError(ErrorCode.invalid_request, reason)

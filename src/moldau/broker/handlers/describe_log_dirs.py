@@ -1,0 +1,65 @@
+"""DescribeLogDirs (35): the data folders, how large each partition in them is, and the room that is left.
+
+The size of the whole volume is not known (-1, as Kafka says it): the disk port tells what is free, not what
+there is.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from moldau.base.errors import ErrorCode
+from moldau.base.ids import TopicPartition
+from moldau.broker.interface import AdminBroker, AdminContext
+
+API_KEY = 35
+VERSIONS = (1, 5)
+
+UNKNOWN_BYTES = -1
+
+
+async def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
+    by_folder: dict[str, dict[str, list[SimpleNamespace]]] = {
+        folder.path: {} for folder in broker.log_manager.folders
+    }
+    for place in _asked(broker, request.topics):
+        log = broker.partitions[place].log
+        folder = log.folder.rpartition("/")[0]
+        by_folder.setdefault(folder, {}).setdefault(place.topic, []).append(_partition(place, log.size_bytes))
+    results = [await _folder(broker, path, topics) for path, topics in by_folder.items()]
+    return SimpleNamespace(throttle_time=0, error_code=ErrorCode.none, results=tuple(results))
+
+
+def _asked(broker: AdminBroker, topics: Any) -> list[TopicPartition]:
+    """Those that this broker holds: all where no list is given."""
+    if topics is None:
+        return sorted(broker.partitions)
+    places = (TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions)
+    return [place for place in dict.fromkeys(places) if place in broker.partitions]
+
+
+def _partition(place: TopicPartition, size_bytes: int) -> SimpleNamespace:
+    return SimpleNamespace(
+        partition_index=place.partition, partition_size=size_bytes, offset_lag=0, is_future_key=False
+    )
+
+
+async def _folder(
+    broker: AdminBroker, path: str, topics: dict[str, list[SimpleNamespace]]
+) -> SimpleNamespace:
+    error, usable_bytes = ErrorCode.none, UNKNOWN_BYTES
+    try:
+        usable_bytes = await broker.runtime.tasks.in_thread(broker.runtime.disk.free_bytes, path)
+    except OSError:
+        error = ErrorCode.kafka_storage_error
+    return SimpleNamespace(
+        error_code=error,
+        log_dir=path,
+        topics=tuple(
+            SimpleNamespace(name=name, partitions=tuple(partitions)) for name, partitions in topics.items()
+        ),
+        total_bytes=UNKNOWN_BYTES,
+        usable_bytes=usable_bytes,
+        is_cordoned=False,
+    )

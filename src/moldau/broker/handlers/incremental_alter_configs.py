@@ -1,0 +1,61 @@
+"""IncrementalAlterConfigs (44): single settings set, deleted, appended to or taken from.
+
+The decisions and their texts are in `controller.configs`; the levels of loggers are changed in this process
+at once.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from moldau.base.errors import ErrorCode, KafkaError
+from moldau.broker.handlers.alter_configs import answer_for
+from moldau.broker.interface import AdminBroker, AdminContext
+from moldau.broker.loggers import alter_loggers
+from moldau.controller.configs import Alteration, Alterations, AlterOutcome
+from moldau.metadata.records import ResourceType
+
+API_KEY = 44
+VERSIONS = (0, 1)
+
+
+async def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
+    resources = [
+        Alterations(
+            asked.resource_type,
+            asked.resource_name,
+            [Alteration(config.name, config.value, config.config_operation) for config in asked.configs],
+        )
+        for asked in request.resources
+    ]
+    validate_only = request.validate_only
+    kept = [asked for asked in resources if asked.type != ResourceType.BROKER_LOGGER]
+    outcomes = iter(await broker.controller.alter_configs(kept, validate_only=validate_only))
+    answers = [
+        _alter_loggers(broker, asked, validate_only)
+        if asked.type == ResourceType.BROKER_LOGGER
+        else next(outcomes)
+        for asked in resources
+    ]
+    return SimpleNamespace(throttle_time=0, responses=tuple(map(answer_for, answers)))
+
+
+def _alter_loggers(broker: AdminBroker, asked: Alterations, validate_only: bool) -> AlterOutcome:
+    try:
+        _check_node(broker, asked.name)
+        alter_loggers(asked.changes, validate_only=validate_only)
+        return AlterOutcome(asked.type, asked.name, ErrorCode.none, None, None)
+    except KafkaError as error:
+        return AlterOutcome(asked.type, asked.name, error.code, error.message, None)
+
+
+def _check_node(broker: AdminBroker, name: str) -> None:
+    digits = name[1:] if name[:1] in ("+", "-") else name
+    if not digits.isdecimal():
+        raise KafkaError(ErrorCode.invalid_request, f"Node id must be an integer, but it is: {name}")
+    if int(name) != broker.node_id:
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            f"Unexpected node id. Expected {broker.node_id}, but received {int(name)}",
+        )

@@ -1,0 +1,157 @@
+"""Metadata (3): the brokers, and where the partitions of topics are led.
+
+A client asks for topics by name, from version 12 on by id, or for all of them (no list; in version 0 an empty
+one). A topic that is not there is created where the client and `auto.create.topics.enable` allow it, and is
+in the same answer: Kafka creates it behind an UNKNOWN_TOPIC_OR_PARTITION, so clients are ready for either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+from moldau.base.errors import ErrorCode
+from moldau.broker.advertised import endpoint_of
+from moldau.broker.interface import AdminBroker, AdminContext
+from moldau.broker.topic_view import (
+    CLUSTER_OPERATIONS,
+    OPERATIONS_UNASKED,
+    TOPIC_OPERATIONS,
+    partition_view,
+    topic_view,
+)
+from moldau.controller.names import invalid_topic_name
+from moldau.controller.topics import NewTopic
+from moldau.metadata.image import INTERNAL_TOPICS, Topic
+
+API_KEY = 3
+VERSIONS = (0, 13)
+
+BY_ID_SINCE_VERSION = 12
+#: Of the reasons why a topic could not be created, those that a client is told; for others the topic is just
+#: not there.
+_TOLD = (ErrorCode.invalid_topic_exception, ErrorCode.invalid_replication_factor)
+
+
+def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object | Coroutine[Any, Any, object]:
+    if asks_for_all(context.version, request.topics):
+        topics = [_found(broker, request, topic) for topic in broker.image.topics.values()]
+        return _answer(broker, context, request, topics)
+    if context.version < BY_ID_SINCE_VERSION and any(_id(asked) is not None for asked in request.topics):
+        # Those versions have the field, and Kafka does not serve it.
+        return _answer(broker, context, request, [_refused(asked) for asked in request.topics])
+    missing = _to_create(broker, request)
+    if missing:
+        return _create_then_answer(broker, context, request, missing)
+    return _answer_for(broker, context, request, {})
+
+
+def asks_for_all(version: int, topics: Sequence[Any] | None) -> bool:
+    return topics is None or (version == 0 and not topics)
+
+
+def _id(asked: Any) -> UUID | None:
+    return getattr(asked, "topic_id", None)
+
+
+def _to_create(broker: AdminBroker, request: Any) -> list[str]:
+    if (
+        not getattr(request, "allow_auto_topic_creation", True)
+        or not broker.config["auto.create.topics.enable"]
+    ):
+        return []
+    names = dict.fromkeys(
+        asked.name for asked in request.topics if _id(asked) is None and asked.name is not None
+    )
+    return [name for name in names if name not in broker.image.topics and invalid_topic_name(name) is None]
+
+
+async def _create_then_answer(
+    broker: AdminBroker, context: AdminContext, request: Any, names: list[str]
+) -> object:
+    outcomes = await broker.controller.create_topics([NewTopic(name) for name in names])
+    return _answer_for(broker, context, request, {outcome.name: outcome.error for outcome in outcomes})
+
+
+def _answer_for(
+    broker: AdminBroker, context: AdminContext, request: Any, created: dict[str, ErrorCode]
+) -> object:
+    topics = {}
+    for asked in request.topics:
+        topic_id = _id(asked)
+        key = asked.name if topic_id is None else topic_id
+        if key not in topics:
+            topics[key] = _one(broker, request, asked.name, topic_id, created)
+    return _answer(broker, context, request, list(topics.values()))
+
+
+def _one(
+    broker: AdminBroker, request: Any, name: str | None, topic_id: UUID | None, created: dict[str, ErrorCode]
+) -> SimpleNamespace:
+    image = broker.image
+    if topic_id is not None:
+        topic = image.topic_by_id.get(topic_id)
+        if topic is None:
+            return _missing(ErrorCode.unknown_topic_id, None, topic_id, OPERATIONS_UNASKED)
+        return _found(broker, request, topic)
+    if name is None:
+        return _missing(ErrorCode.invalid_request, None, None, OPERATIONS_UNASKED)
+    topic = image.topics.get(name)
+    if topic is not None:
+        return _found(broker, request, topic)
+    error = ErrorCode.unknown_topic_or_partition
+    if invalid_topic_name(name) is not None:
+        error = ErrorCode.invalid_topic_exception
+    elif created.get(name) in _TOLD:
+        error = created[name]
+    return _missing(error, name, None, _operations(request))
+
+
+def _operations(request: Any) -> int:
+    asked = getattr(request, "include_topic_authorized_operations", False)
+    return TOPIC_OPERATIONS if asked else OPERATIONS_UNASKED
+
+
+def _found(broker: AdminBroker, request: Any, topic: Topic) -> SimpleNamespace:
+    image = broker.image
+    partitions = tuple(partition_view(image, index, state) for index, state in enumerate(topic.partitions))
+    return topic_view(topic, partitions, _operations(request))
+
+
+def _missing(error: ErrorCode, name: str | None, topic_id: UUID | None, operations: int) -> SimpleNamespace:
+    return SimpleNamespace(
+        error_code=error,
+        name=name,
+        topic_id=topic_id,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=(),
+        topic_authorized_operations=operations,
+    )
+
+
+def _refused(asked: Any) -> SimpleNamespace:
+    return _missing(ErrorCode.invalid_request, asked.name or "", _id(asked), OPERATIONS_UNASKED)
+
+
+def _answer(
+    broker: AdminBroker, context: AdminContext, request: Any, topics: list[SimpleNamespace]
+) -> object:
+    image = broker.image
+    brokers = []
+    for info in image.brokers.values():
+        if (endpoint := endpoint_of(broker, context, info)) is not None:
+            brokers.append(
+                SimpleNamespace(node_id=info.id, host=endpoint[0], port=endpoint[1], rack=info.rack)
+            )
+    wants_operations = getattr(request, "include_cluster_authorized_operations", False)
+    return SimpleNamespace(
+        throttle_time=0,
+        brokers=tuple(brokers),
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        topics=tuple(topics),
+        cluster_authorized_operations=CLUSTER_OPERATIONS if wants_operations else OPERATIONS_UNASKED,
+        error_code=ErrorCode.none,
+    )

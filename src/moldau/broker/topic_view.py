@@ -1,0 +1,50 @@
+"""A topic as clients are shown it, for Metadata and DescribeTopicPartitions alike."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from moldau.base.errors import ErrorCode
+from moldau.metadata.image import ClusterImage, Topic
+from moldau.metadata.records import PartitionState
+
+#: Where the client did not ask which operations it may do.
+OPERATIONS_UNASKED = -(1 << 31)
+
+
+def _bits(*operations: int) -> int:
+    return sum(1 << operation for operation in operations)
+
+
+# Kafka's numbers: 3 read, 4 write, 5 create, 6 delete, 7 alter, 8 describe, 9 cluster action, 10 describe
+# configs,
+# 11 alter configs, 12 idempotent write. Without an authorizer everyone may do everything.
+TOPIC_OPERATIONS = _bits(3, 4, 5, 6, 7, 8, 10, 11)
+CLUSTER_OPERATIONS = _bits(5, 7, 8, 9, 10, 11, 12)
+
+
+def partition_view(image: ClusterImage, index: int, state: PartitionState) -> SimpleNamespace:
+    brokers = image.brokers
+    is_led = state.leader in brokers
+    return SimpleNamespace(
+        error_code=ErrorCode.none if is_led else ErrorCode.leader_not_available,
+        partition_index=index,
+        leader_id=state.leader if is_led else -1,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=state.replicas,
+        isr_nodes=state.isr,
+        offline_replicas=tuple(replica for replica in state.replicas if replica not in brokers),
+        eligible_leader_replicas=(),
+        last_known_elr=(),
+    )
+
+
+def topic_view(topic: Topic, partitions: tuple[SimpleNamespace, ...], operations: int) -> SimpleNamespace:
+    return SimpleNamespace(
+        error_code=ErrorCode.none,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=partitions,
+        topic_authorized_operations=operations,
+    )

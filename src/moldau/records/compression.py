@@ -104,7 +104,7 @@ def _decompress_stream(into: object, data: Buffer, limit_bytes: int) -> memoryvi
 
 def _compress_snappy(data: memoryview) -> bytes:
     out = bytearray(_XERIAL_HEADER)
-    for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
+    for start in range(0, max(1, len(data)), _XERIAL_BLOCK_BYTES):
         block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))
         out += _XERIAL_LENGTH.pack(len(block))
         out += block
@@ -114,6 +114,8 @@ def _compress_snappy(data: memoryview) -> bytes:
 def _decompress_snappy(data: memoryview, limit_bytes: int) -> bytes:
     if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         return _snappy_block(data, limit_bytes)
+    if len(data) <= len(_XERIAL_HEADER):
+        raise DecompressionRefused("snappy stream ends within its header")
     out = bytearray()
     position = len(_XERIAL_HEADER)
     while position < len(data):

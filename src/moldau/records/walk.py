@@ -65,24 +65,26 @@ def _walk(body: Buffer, position: int, stop: int, count: int) -> Walked:
             offset_delta, position = decode(body, position)
             dense &= offset_delta == index
         byte = body[position]
-        if byte == 1:
+        if byte == 1:  # null; so is any negative length, as in Kafka
             keyless.append(index)
             position += 1
-        elif byte < 128:
+        elif byte < 128 and not byte & 1:
             position += 1 + (byte >> 1)
-            if byte & 1:
-                raise BadRecord("negative key length")
         else:
             length, position = decode(body, position)
-            position += length
+            if length < 0:
+                keyless.append(index)
+            else:
+                position += length
         byte = body[position]
-        if byte > 127 and (more := body[position + 1]) < 128:
+        if not byte & 1 and byte > 127 and (more := body[position + 1]) < 128:
             position += 2 + (((byte & 127) | more << 7) >> 1)
         elif byte < 128:
             position += 1 + (byte >> 1 if not byte & 1 else 0)
         else:
             length, position = decode(body, position)
-            position += max(length, 0)
+            if length > 0:
+                position += length
         position = position + 1 if not body[position] else _walk_headers(body, position, end)
         if position != end:
             raise BadRecord("the fields of a record do not end where it ends")

@@ -93,8 +93,10 @@ def _decoder(direction: Direction, api_key: int, version: int) -> Decoder:
         cuts: list[Cut] = []
         stop = len(frame)
         try:
-            if guard(frame, position, stop, cuts) != stop:
-                raise WireError("the message does not end where its bytes end")
+            # Bytes after the message are ignored, as Kafka does: librdkafka 2.16 leaves three of them behind a
+            # Metadata request for all topics.
+            if guard(frame, position, stop, cuts) > stop:
+                raise WireError(f"{struct.__name__} ends too early")
             if cuts:
                 frame, position = memoryview(make_cuts(frame, position, stop, cuts)), 0
             message, _ = read(frame.toreadonly(), position)

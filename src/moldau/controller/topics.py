@@ -200,42 +200,53 @@ def decide_delete(
 ) -> list[DeleteOutcome]:
     names = Counter(topic.name for topic in topics if topic.name is not None)
     ids = Counter(topic.topic_id for topic in topics if topic.topic_id is not None)
-    outcomes = []
+    outcomes: dict[Hashable, DeleteOutcome] = {}
     for reference in _first_of_each(topics, lambda topic: topic):
+        name, topic_id = reference
         try:
             if not deletion_enabled:
                 raise KafkaError(ErrorCode.topic_deletion_disabled, "Topic deletion is disabled.")
-            topic = _referenced(image, reference, names, ids)
-            record = TopicDeleted(topic.name, topic.topic_id)
-            outcomes.append(DeleteOutcome(topic.name, topic.topic_id, ErrorCode.none, None, record))
+            _check_reference(reference, names, ids)
+            topic = _referenced(image, reference)
+            name, topic_id = topic.name, topic.topic_id
+            if names[name] == 1 and ids[topic_id] == 1:
+                raise KafkaError(
+                    ErrorCode.invalid_request,
+                    "The provided topic name maps to an ID that was already supplied.",
+                )
+            outcome = DeleteOutcome(name, topic_id, ErrorCode.none, None, TopicDeleted(name, topic.topic_id))
         except KafkaError as error:
-            outcomes.append(
-                DeleteOutcome(reference.name, reference.topic_id, error.code, error.message, None)
-            )
-    return outcomes
+            outcome = DeleteOutcome(name, topic_id, error.code, error.message, None)
+        outcomes.setdefault((name, topic_id), outcome)
+    return list(outcomes.values())
 
 
-def _referenced(
-    image: ClusterImage, reference: TopicReference, names: Mapping[str, int], ids: Mapping[UUID, int]
-) -> Topic:
+def _check_reference(reference: TopicReference, names: Mapping[str, int], ids: Mapping[UUID, int]) -> None:
     name, topic_id = reference
     if name is not None and topic_id is not None:
-        raise KafkaError(ErrorCode.invalid_request, "You may not specify both topic name and topic id.")
-    if name is not None:
-        if names[name] > 1:
-            raise KafkaError(ErrorCode.invalid_request, "Duplicate topic name.")
-        if (topic := image.topics.get(name)) is None:
-            raise KafkaError(
-                ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition."
-            )
+        reason = "You may not specify both topic name and topic id."
+    elif name is None and topic_id is None:
+        reason = "Neither topic name nor id were specified."
+    elif name is not None and names[name] > 1:
+        reason = "Duplicate topic name."
+    elif topic_id is not None and ids[topic_id] > 1:
+        reason = "Duplicate topic id."
+    else:
+        return
+    raise KafkaError(ErrorCode.invalid_request, reason)
+
+
+def _referenced(image: ClusterImage, reference: TopicReference) -> Topic:
+    name, topic_id = reference
+    if name is not None and (topic := image.topics.get(name)) is not None:
+        return topic
+    if topic_id is not None and (topic := image.topic_by_id.get(topic_id)) is not None:
         return topic
     if topic_id is None:
-        raise KafkaError(ErrorCode.invalid_request, "Neither topic name nor id were specified.")
-    if ids[topic_id] > 1:
-        raise KafkaError(ErrorCode.invalid_request, "Duplicate topic id.")
-    if (topic := image.topic_by_id.get(topic_id)) is None:
-        raise KafkaError(ErrorCode.unknown_topic_id, "This server does not host this topic ID.")
-    return topic
+        raise KafkaError(
+            ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition."
+        )
+    raise KafkaError(ErrorCode.unknown_topic_id, "This server does not host this topic ID.")
 
 
 def decide_create_partitions(

@@ -26,7 +26,9 @@ async def handle(broker: AdminBroker, context: AdminContext, request: Any) -> ob
     for place in _asked(broker, request.topics):
         log = broker.partitions[place].log
         folder = log.folder.rpartition("/")[0]
-        by_folder.setdefault(folder, {}).setdefault(place.topic, []).append(_partition(place, log.size_bytes))
+        by_folder.setdefault(folder, {}).setdefault(place.topic, []).append(
+            _partition(place, log.size_bytes())
+        )
     results = [await _folder(broker, path, topics) for path, topics in by_folder.items()]
     return SimpleNamespace(throttle_time=0, error_code=ErrorCode.none, results=tuple(results))
 

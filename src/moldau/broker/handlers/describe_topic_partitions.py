@@ -1,7 +1,7 @@
 """DescribeTopicPartitions (75): topics in the order of their names, a page of partitions at a time.
 
 A page ends after the client's limit or `max.request.partition.size.limit`, whichever is smaller, and
-`next_cursor` names the first partition that is not in it. A topic that is not there counts for nothing.
+`next_cursor` names what comes after it. A topic that is not there counts for nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from moldau.base.errors import ErrorCode
 from moldau.broker.interface import AdminBroker, AdminContext
-from moldau.broker.topic_view import TOPIC_OPERATIONS, partition_view, topic_view
+from moldau.broker.topic_view import OPERATIONS_UNASKED, TOPIC_OPERATIONS, partition_view, topic_view
 from moldau.controller.names import invalid_topic_name
 from moldau.metadata.image import INTERNAL_TOPICS, ClusterImage, Topic
 
@@ -26,7 +26,9 @@ def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
     if cursor is not None and (
         cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names)
     ):
-        refused = [_missing(topic.name, ErrorCode.invalid_request) for topic in request.topics]
+        refused = [
+            _missing(topic.name, ErrorCode.invalid_request, OPERATIONS_UNASKED) for topic in request.topics
+        ]
         return SimpleNamespace(throttle_time=0, topics=tuple(refused), next_cursor=None)
     limit = max(1, min(request.response_partition_limit, broker.config["max.request.partition.size.limit"]))
     topics, next_cursor = _page(broker.image, names, cursor, limit)
@@ -36,17 +38,17 @@ def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
 def _page(
     image: ClusterImage, names: list[str], cursor: Any, room: int
 ) -> tuple[list[SimpleNamespace], SimpleNamespace | None]:
-    topics = []
+    topics: list[SimpleNamespace] = []
     for name in names:
+        first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        if room == 0:
+            return topics, _cursor(name, first)
         topic = image.topics.get(name)
         if topic is None:
             is_valid = invalid_topic_name(name) is None
             error = ErrorCode.unknown_topic_or_partition if is_valid else ErrorCode.invalid_topic_exception
-            topics.append(_missing(name, error))
+            topics.append(_missing(name, error, TOPIC_OPERATIONS))
             continue
-        first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
-        if room == 0:
-            return topics, _cursor(name, first)
         stop = min(first + room, len(topic.partitions))
         topics.append(_part(image, topic, first, stop))
         room -= max(0, stop - first)
@@ -60,14 +62,14 @@ def _part(image: ClusterImage, topic: Topic, first: int, stop: int) -> SimpleNam
     return topic_view(topic, partitions, TOPIC_OPERATIONS)
 
 
-def _missing(name: str, error: ErrorCode) -> SimpleNamespace:
+def _missing(name: str, error: ErrorCode, operations: int) -> SimpleNamespace:
     return SimpleNamespace(
         error_code=error,
         name=name,
         topic_id=None,
         is_internal=name in INTERNAL_TOPICS,
         partitions=(),
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=operations,
     )
 
 

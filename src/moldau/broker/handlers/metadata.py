@@ -40,8 +40,7 @@ def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object |
         topics = [_found(broker, request, topic) for topic in broker.image.topics.values()]
         return _answer(broker, context, request, topics)
     if context.version < BY_ID_SINCE_VERSION and any(_id(asked) is not None for asked in request.topics):
-        # Those versions have the field, and Kafka does not serve it.
-        return _answer(broker, context, request, [_refused(asked) for asked in request.topics])
+        return _refused(request)
     missing = _to_create(broker, request)
     if missing:
         return _create_then_answer(broker, context, request, missing)
@@ -131,8 +130,22 @@ def _missing(error: ErrorCode, name: str | None, topic_id: UUID | None, operatio
     )
 
 
-def _refused(asked: Any) -> SimpleNamespace:
-    return _missing(ErrorCode.invalid_request, asked.name or "", _id(asked), OPERATIONS_UNASKED)
+def _refused(request: Any) -> object:
+    """Versions 10 and 11 have the field of the id, and Kafka does not serve it: nothing but the error is
+    answered.
+    """
+    topics = (
+        _missing(ErrorCode.invalid_request, asked.name or "", _id(asked), OPERATIONS_UNASKED)
+        for asked in request.topics
+    )
+    return SimpleNamespace(
+        throttle_time=0,
+        brokers=(),
+        cluster_id=None,
+        controller_id=-1,
+        topics=tuple(topics),
+        cluster_authorized_operations=OPERATIONS_UNASKED,
+    )
 
 
 def _answer(

@@ -28,7 +28,7 @@ INLINE_FETCH_BYTES_MAX = 256 * 1024
 """Below this a fetch answer is read into memory and sent with one call; above it goes out by sendfile."""
 
 WAKEUPS_PER_TURN = 64
-"""Long polls answered in one turn of the loop after an append: the producer's next request waits no longer than that."""
+"""Long polls answered in one turn of the loop after an append: a producer's next request waits no longer than that."""
 
 CONNECTIONS_WAITING_MAX = 1024
 """Connections beyond `max.connections` that are kept unserved until one ends; further ones are closed."""

@@ -3,8 +3,8 @@
 A handler module declares `API_KEY`, `VERSIONS = (min, max)` and either
 - `handle(broker, context, request)`, sync or async: gets the decoded request, returns an object with the attributes of
   the newest response; or
-- `serve(broker, connection, frame, position, version, correlation_id)`: gets the raw frame, returns the whole answer, or
-  None where it holds a slot of the connection or there is no answer. Only the data path needs it.
+- `serve(broker, connection, frame, position, version, correlation_id)`: gets the raw frame, returns the whole answer,
+  or None where it holds a slot of the connection or there is no answer. Only the data path needs it.
 
 The table made here is what ApiVersions advertises and docs/protocol-support.md lists: there is no second one.
 An API or version outside it ends the connection, as Kafka does it, but for ApiVersions, which always gets an answer.

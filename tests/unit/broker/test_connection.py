@@ -98,7 +98,7 @@ class FakeServer:
     def __init__(self) -> None:
         self.clock = SimpleNamespace(monotonic=lambda: 0.0)
         self.soon: deque[Callable[[], object]] = deque()
-        self.tasks = SimpleNamespace(call_soon=lambda callback: self.soon.append(callback))
+        self.tasks = SimpleNamespace(call_soon=self.soon.append)
         self.metrics = Metrics()
         self.frame_bytes_max = 1 << 20
         self.receive_buffer = bytearray(limits.RECEIVE_BUFFER_BYTES)

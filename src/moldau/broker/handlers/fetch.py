@@ -1,4 +1,4 @@
-"""Fetch (1): records from an offset on, for consumers. C1, L3, L4; KIP-74 (limits), KIP-227 (sessions), KIP-516 (topic ids).
+"""Fetch (1): records from an offset on. C1, L3, L4; KIP-74 (limits), KIP-227 (sessions), KIP-516 (topic ids).
 
 The life of a fetch: its session says which partitions to read; each gives a slice of a segment file, without reading
 it; small slices are read into the answer, large ones stay file parts that leave by sendfile. Too little there: the

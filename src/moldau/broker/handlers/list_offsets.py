@@ -2,7 +2,8 @@
 
 Special timestamps: -1 latest, -2 earliest, -3 the record with the largest timestamp (v7), -4 earliest on this broker's
 disk (v8), -5 latest in tiered storage (v9), -6 earliest not yet tiered (v11). There is no tiered storage: -4 is -2, and
--5 and -6 find nothing. What lies at or above the high watermark (with read_committed: the last stable offset) is not found.
+-5 and -6 find nothing. What lies at or above the high watermark (with read_committed: the last stable offset) is not
+found.
 """
 
 from __future__ import annotations

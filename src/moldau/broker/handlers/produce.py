@@ -4,8 +4,8 @@ The life of a produce: the request is parsed where it was received; each batch i
 place and is appended to the page cache by the partition's log; the answer leaves at once, or, where the topic's flush
 policy asks for it, after the sync that covers the batch. Long polls on the partition are woken after the answer.
 
-Kafka advertises version 0 for the sake of an old librdkafka and serves 3 and up; so does Moldau. With acks=0 there is no
-answer; a refused batch then ends the connection, which is the only way to tell the client.
+Kafka advertises version 0 for the sake of an old librdkafka and serves 3 and up; so does Moldau. With acks=0 there is
+no answer; a refused batch then ends the connection, which is the only way to tell the client.
 """
 
 from __future__ import annotations

@@ -49,4 +49,4 @@ def command(
     prepare_folder(config.log_dir, option)
     default_store = os.path.join(config.log_dir, STORE_FILE)
     store_file = store_path(store or config["moldau.store"], default_store)
-    run_broker(Launch(config, store_file, option, as_json, log_level, log_format))
+    run_broker(Launch(config, store_file, as_json, log_level, log_format))

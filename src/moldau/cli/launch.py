@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from moldau.cli.data_folder import PID_FILE, STORE_FILE, cannot_start, read_pid
+from moldau.cli.data_folder import PID_FILE, STORE_FILE, cannot_start
 from moldau.cli.errors import CliError, Exit, file_error, usage
 from moldau.cli.logging_setup import FORMATS, LEVELS, set_up_logging
 
@@ -37,7 +37,6 @@ class Launch:
 
     config: BrokerConfig
     store_path: str
-    folder_option: str
     as_json: bool = False
     log_level: str = "info"
     log_format: str = "auto"
@@ -153,8 +152,14 @@ async def serve(runtime: Runtime, launch: Launch) -> None:
 
 
 async def start(broker: Broker, launch: Launch) -> None:
+    from moldau.log.folder import DataFolderError
+
     try:
         await broker.start()
+    except DataFolderError as error:
+        # Its text is for people already: what is wrong, then what to do.
+        wrong, _, advice = str(error).partition(". ")
+        raise cannot_start(f"{wrong[:1].upper()}{wrong[1:].rstrip('.')}.", advice) from error
     except OSError as error:
         raise explain_start(error, launch) from error
 
@@ -184,7 +189,6 @@ def announce(bootstrap_servers: str, as_json: bool) -> None:
 def explain_start(error: OSError, launch: Launch) -> CliError:
     """Why a broker cannot start, as the operating system said it."""
     listeners = ", ".join(str(endpoint) for endpoint in launch.config.listeners)
-    folder = launch.config.log_dir
     if error.errno == errno.EADDRINUSE:
         return cannot_start(
             f"The port is in use by another process ({listeners}).",
@@ -197,17 +201,11 @@ def explain_start(error: OSError, launch: Launch) -> CliError:
             f"This user may not listen there ({listeners}).",
             "Take a port above 1023, or run it as another user.",
         )
-    if isinstance(error, BlockingIOError):
-        pid = read_pid(folder)
-        who = f"process {pid}" if pid else "another process"
-        return cannot_start(
-            f"The data folder {folder} is in use by {who}.",
-            f"Stop that broker first, or name another folder with {launch.folder_option}.",
-        )
     reason = error.strerror or str(error)
     place = f" ({error.filename})" if error.filename else ""
     return cannot_start(
-        f"The broker cannot start: {reason}{place}.", f"`moldau doctor --data {folder}` looks for the cause."
+        f"The broker cannot start: {reason}{place}.",
+        f"`moldau doctor --data {launch.config.log_dir}` looks for the cause.",
     )
 
 

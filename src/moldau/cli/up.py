@@ -82,7 +82,7 @@ def command(
         prepare_folder(broker_folder(folder, BROKER_ID), "--data")
         default_store = os.path.join(folder, STORE_FILE)
         path = store_path(store or config["moldau.store"], default_store)
-        run_broker(Launch(config, path, "--data", as_json, log_level, log_format))
+        run_broker(Launch(config, path, as_json, log_level, log_format))
 
 
 @contextlib.contextmanager

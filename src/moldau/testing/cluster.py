@@ -175,7 +175,8 @@ def bracketed(host: str) -> str:
 
 
 @atexit.register
-def _stop_all() -> None:
-    """A cluster that was never stopped leaves no folder behind either."""
+def _remove_folders() -> None:
+    """A cluster that was never stopped dies with the process; it leaves no folder behind either."""
     for cluster in list(_running):
-        cluster.stop()
+        if cluster._folder is not None:
+            shutil.rmtree(cluster._folder, ignore_errors=True)

@@ -10,8 +10,10 @@ from typing import Any, TypeVar
 
 from moldau.runtime.ports import Runtime
 from moldau.runtime.real import close_runtime, new_event_loop, real_runtime
+from moldau.runtime.real.tasks import RealTasks
 
 T = TypeVar("T")
+CLOSE_TIMEOUT_S = 10.0
 
 
 class LoopThread:
@@ -34,6 +36,11 @@ class LoopThread:
         asyncio.set_event_loop(None)
         self._loop.close()
 
+    async def _cancel_tasks(self) -> None:
+        assert isinstance(self.runtime.tasks, RealTasks)
+        for task in self.runtime.tasks.cancel_all():
+            await asyncio.wait((task,))
+
     def call(self, work: Callable[[], Coroutine[Any, Any, T]], *, timeout_s: float) -> T:
         """Run a coroutine there, and wait for its result."""
         if threading.current_thread() is self._thread:
@@ -46,5 +53,6 @@ class LoopThread:
             raise
 
     def close(self) -> None:
+        self.call(self._cancel_tasks, timeout_s=CLOSE_TIMEOUT_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

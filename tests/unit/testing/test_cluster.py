@@ -1,0 +1,216 @@
+"""`moldau.testing.Cluster`: a broker in this process, and nothing left of it afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from moldau.config.key import ConfigError
+from moldau.testing import Cluster
+
+
+@pytest.fixture(autouse=True)
+def temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where clusters put their data, so that a test can see what is left."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def produce(bootstrap_servers: str, topic: str, *values: bytes) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(20) == 0
+
+
+def consume(bootstrap_servers: str, topic: str, count: int) -> list[bytes | None]:
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "test"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    try:
+        messages = consumer.consume(count, 20)
+        assert all(message.error() is None for message in messages)
+        return [message.value() for message in messages]
+    finally:
+        consumer.close()
+
+
+def partitions_of(bootstrap_servers: str, topic: str) -> int:
+    topics = AdminClient({"bootstrap.servers": bootstrap_servers}).list_topics(timeout=20).topics
+    return len(topics[topic].partitions)
+
+
+def open_files() -> set[str]:
+    if not os.path.isdir("/proc/self/fd"):
+        pytest.skip("needs /proc")
+    found = set()
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            found.add(f"{number} {os.readlink(f'/proc/self/fd/{number}')}")
+        except FileNotFoundError:
+            pass  # the listing's own
+    return found
+
+
+def test_messages_can_be_produced_and_consumed() -> None:
+    with Cluster() as cluster:
+        produce(cluster.bootstrap_servers, "orders", b"1", b"2", b"3")
+        assert consume(cluster.bootstrap_servers, "orders", 3) == [b"1", b"2", b"3"]
+        assert cluster.topics == ["orders"]
+
+
+def test_nothing_is_left_at_the_end(temporary_folder: Path) -> None:
+    with Cluster():  # what is loaded once per process, such as random devices, is loaded now
+        pass
+    threads, files = set(threading.enumerate()), open_files()
+    with Cluster(topics={"orders": 3}) as cluster:
+        host, _, port = cluster.bootstrap_servers.rpartition(":")
+        assert host == "127.0.0.1"
+        with socket.create_connection((host, int(port)), timeout=10):
+            pass
+        assert list(temporary_folder.iterdir())
+        cluster.delete_topic("orders")
+    assert list(temporary_folder.iterdir()) == []
+    assert set(threading.enumerate()) == threads
+    assert open_files() == files
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)), timeout=10).close()
+
+
+def test_clusters_live_beside_each_other() -> None:
+    with Cluster() as one, Cluster() as other:
+        assert one.bootstrap_servers != other.bootstrap_servers
+        one.create_topic("only-here")
+        assert (one.topics, other.topics) == (["only-here"], [])
+
+
+def test_a_restart_keeps_the_address_and_the_data() -> None:
+    with Cluster(topics={"orders": 1}) as cluster:
+        address = cluster.bootstrap_servers
+        produce(address, "orders", b"before")
+        cluster.restart()
+        assert cluster.bootstrap_servers == address
+        produce(address, "orders", b"after")
+        assert consume(address, "orders", 2) == [b"before", b"after"]
+
+
+def test_a_cluster_that_is_started_again_after_its_end_is_a_new_one() -> None:
+    cluster = Cluster()
+    with cluster:
+        cluster.create_topic("orders")
+    with cluster:
+        assert cluster.topics == []
+
+
+def test_topics_are_made_as_they_were_asked_for() -> None:
+    with Cluster(topics={"orders": 3}) as cluster:
+        cluster.create_topic("small", partitions=2, config={"max.message.bytes": 100})
+        assert partitions_of(cluster.bootstrap_servers, "orders") == 3
+        assert partitions_of(cluster.bootstrap_servers, "small") == 2
+        failures = []
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+        producer.produce(
+            "small", b"x" * 200, on_delivery=lambda error, _message: failures.append(error.name())
+        )
+        producer.flush(20)
+        assert failures == ["MSG_SIZE_TOO_LARGE"]
+
+
+def test_a_topic_that_the_broker_refuses_is_refused_with_its_reason() -> None:
+    with Cluster(topics={"orders": 1}) as cluster:
+        with pytest.raises(ValueError, match="already exists"):
+            cluster.create_topic("orders")
+        with pytest.raises(ValueError, match="a/b"):
+            cluster.create_topic("a/b")
+        with pytest.raises(ValueError, match=r"retention\.mss"):
+            cluster.create_topic("other", config={"retention.mss": 1})
+        with pytest.raises(KeyError, match="missing"):
+            cluster.delete_topic("missing")
+        assert cluster.topics == ["orders"]
+
+
+def test_settings_of_the_broker_can_be_given_as_python_values() -> None:
+    with Cluster(config={"num.partitions": 4}) as cluster:
+        produce(cluster.bootstrap_servers, "made-by-use", b"1")
+        assert partitions_of(cluster.bootstrap_servers, "made-by-use") == 4
+    with Cluster(config={"auto.create.topics.enable": False}) as cluster:
+        client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        assert client.list_topics("not-made", timeout=20).topics["not-made"].error is not None
+        assert cluster.topics == []
+
+
+def test_an_unknown_setting_is_refused_and_leaves_nothing(temporary_folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"num\.partition"):
+        Cluster(config={"num.partition": 4}).start()
+    assert list(temporary_folder.iterdir()) == []
+
+
+def test_a_start_that_fails_leaves_nothing(temporary_folder: Path) -> None:
+    threads = set(threading.enumerate())
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        cluster = Cluster(config={"listeners": f"PLAINTEXT://127.0.0.1:{taken.getsockname()[1]}"})
+        with pytest.raises(OSError):
+            cluster.start()
+    assert set(threading.enumerate()) == threads
+    assert list(temporary_folder.iterdir()) == []
+
+
+def test_the_data_folder_is_the_clusters_own() -> None:
+    with pytest.raises(ValueError, match=r"log\.dirs"):
+        Cluster(config={"log.dirs": "/somewhere"})
+
+
+def test_a_cluster_that_does_not_run_says_so() -> None:
+    cluster = Cluster()
+    with pytest.raises(RuntimeError, match="not running"):
+        _ = cluster.bootstrap_servers
+    with cluster, pytest.raises(RuntimeError, match="running already"):
+        cluster.start()
+    cluster.stop()  # once more is once
+
+
+def test_it_serves_the_tests_of_async_programs() -> None:
+    async def program() -> list[bytes | None]:
+        async with Cluster(topics={"orders": 1}) as cluster:
+            address = cluster.bootstrap_servers
+            await asyncio.to_thread(produce, address, "orders", b"1")
+            return await asyncio.to_thread(consume, address, "orders", 1)
+
+    assert asyncio.run(program()) == [b"1"]
+
+
+def test_a_forgotten_cluster_ends_with_its_process_and_leaves_no_folder(tmp_path: Path) -> None:
+    script = (
+        "from moldau.testing import Cluster\n"
+        "cluster = Cluster(topics={'orders': 2})\n"
+        "cluster.start()\n"
+        "print(cluster.bootstrap_servers)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("127.0.0.1:")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_client_meets_the_end_of_a_cluster_as_a_lost_connection() -> None:
+    with Cluster() as cluster:
+        client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+        client.list_topics(timeout=20)
+    with pytest.raises(KafkaException):
+        client.list_topics(timeout=1)

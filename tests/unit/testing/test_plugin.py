@@ -1,0 +1,103 @@
+"""The pytest plugin, used as a project uses it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+README = Path(__file__).parents[3] / "README.md"
+
+
+@pytest.fixture(autouse=True)
+def plain_project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A project of its own, untouched by the options of this one."""
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    pytester.makeini("[pytest]\naddopts = --strict-markers\n")
+
+
+def test_the_example_of_the_readme_passes(pytester: pytest.Pytester) -> None:
+    (example,) = (
+        block
+        for block in re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
+        if "def test_" in block
+    )
+    pytester.makepyfile(test_orders=example)
+    pytester.runpytest_subprocess("-q").assert_outcomes(passed=1)
+
+
+def test_a_topic_is_fresh_for_each_test_and_the_cluster_is_shared(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        seen = []
+
+        @pytest.mark.parametrize("case", ["a", "b/c d", "x" * 300])
+        def test_case(case, moldau_cluster, moldau_topic, moldau_bootstrap_servers):
+            assert moldau_topic in moldau_cluster.topics
+            assert moldau_bootstrap_servers == moldau_cluster.bootstrap_servers
+            seen.append((moldau_topic, moldau_bootstrap_servers))
+
+        def test_all_differ_on_one_cluster():
+            assert len({topic for topic, _ in seen}) == 3
+            assert len({address for _, address in seen}) == 1
+            assert seen[0][0].startswith("test_case-a-")
+        """
+    )
+    pytester.runpytest_subprocess("-q").assert_outcomes(passed=4)
+
+
+def test_a_mark_says_how_the_topic_is_made_and_a_fixture_how_the_broker_is(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        """
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def moldau_config():
+            return {"num.partitions": 5}
+        """
+    )
+    pytester.makepyfile(
+        """
+        import pytest
+        from confluent_kafka.admin import AdminClient
+
+        @pytest.mark.moldau_topic(partitions=3, config={"max.message.bytes": 1000})
+        def test_it(moldau_topic, moldau_bootstrap_servers):
+            client = AdminClient({"bootstrap.servers": moldau_bootstrap_servers})
+            topics = client.list_topics(timeout=20).topics
+            assert len(topics[moldau_topic].partitions) == 3
+
+        def test_other(moldau_cluster):
+            moldau_cluster.create_topic("by-default", partitions=-1)
+            client = AdminClient({"bootstrap.servers": moldau_cluster.bootstrap_servers})
+            assert len(client.list_topics(timeout=20).topics["by-default"].partitions) == 5
+        """
+    )
+    pytester.runpytest_subprocess("-q").assert_outcomes(passed=2)
+
+
+def test_a_run_that_uses_no_fixture_imports_nothing_of_the_broker(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import sys
+
+        def test_it():
+            ours = ("moldau", "kio", "uvloop", "confluent_kafka")
+            loaded = {name for name in sys.modules if name.split(".")[0] in ours}
+            assert loaded == {"moldau", "moldau.testing", "moldau.testing.plugin"}
+        """
+    )
+    pytester.runpytest_subprocess("-q").assert_outcomes(passed=1)
+
+
+def test_the_fixtures_are_listed_with_what_they_are(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_subprocess("--fixtures", "-q")
+    text = result.stdout.str()
+    for name in ("moldau_cluster", "moldau_topic", "moldau_bootstrap_servers", "moldau_config"):
+        assert re.search(rf"{name}\b.*", text), name
+    assert "no docstring" not in text.partition("moldau_config")[2].partition("fixtures defined")[0]

@@ -1,0 +1,98 @@
+"""As much of a broker as the admin handlers use, asked through the real codecs in any version."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from inspect import iscoroutine
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from moldau.base.ids import TopicPartition
+from moldau.config.broker import BrokerConfig
+from moldau.controller.controller import Controller
+from moldau.controller.persistence import PersistentImage
+from moldau.controller.topics import NewTopic
+from moldau.metadata.image import ClusterImage
+from moldau.metadata.records import BrokerInfo, Record
+from moldau.sim.random import SimRandom
+from moldau.store.memory import MemoryStore
+from moldau.wire.codec import decode_request, decode_response, encode_request, encode_response
+
+
+class AdminBroker:
+    node_id = 1
+
+    def __init__(self, **settings: str) -> None:
+        self._start = BrokerConfig.parse({name.replace("_", "."): value for name, value in settings.items()})
+        store = MemoryStore()
+        state = asyncio.run(PersistentImage.load(store, SimRandom(1)))
+        self.controller = Controller(store, state, SimRandom(2), self, self._on_change)
+        asyncio.run(self.controller.register(BrokerInfo(1, {"PLAINTEXT": None}, rack="rack-1")))
+        self.free_bytes = 1000
+        self.log_manager = SimpleNamespace(
+            folders=[SimpleNamespace(path="/one"), SimpleNamespace(path="/two")]
+        )
+        self.runtime: Any = SimpleNamespace(
+            tasks=self, disk=SimpleNamespace(free_bytes=lambda path: self.free_bytes)
+        )
+        self.partitions: dict[TopicPartition, Any] = {}
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.controller.image
+
+    @property
+    def config(self) -> BrokerConfig:
+        configs = self.image.broker_configs
+        return self._start.with_dynamic(configs.get("", {}), configs.get("1", {}))
+
+    async def in_thread(self, work: Any, *args: Any) -> Any:
+        return work(*args)
+
+    def _on_change(self, records: Sequence[Record]) -> None:
+        for name, topic in self.image.topics.items():
+            for index in range(len(topic.partitions)):
+                place = TopicPartition(name, index)
+                log = SimpleNamespace(
+                    folder=f"/{'one' if index % 2 == 0 else 'two'}/{place}", size_bytes=lambda: 7
+                )
+                self.partitions.setdefault(place, SimpleNamespace(log=log))
+
+    def create(self, name: str, partitions: int = 1, **configs: str) -> None:
+        settings = [(key.replace("_", "."), value) for key, value in configs.items()]
+        (outcome,) = asyncio.run(
+            self.controller.create_topics([NewTopic(name, partitions, configs=settings)])
+        )
+        assert outcome.record is not None, outcome.message
+
+    def ask(
+        self,
+        handler: ModuleType,
+        version: int,
+        listener_name: str = "PLAINTEXT",
+        local_address: tuple[str, int] = ("10.0.0.5", 9092),
+        **fields: Any,
+    ) -> Any:
+        """The answer as a client of that version reads it."""
+        low, high = handler.VERSIONS
+        assert low <= version <= high
+        body = encode_request(handler.API_KEY, version, SimpleNamespace(**fields))
+        request = decode_request(handler.API_KEY, version, memoryview(body), 0)
+        context = SimpleNamespace(
+            version=version,
+            listener_name=listener_name,
+            local_address=local_address,
+            client_id="test",
+            principal="User:ANONYMOUS",
+        )
+        response = handler.handle(self, context, request)
+        if iscoroutine(response):
+            response = asyncio.run(response)
+        answer = encode_response(handler.API_KEY, version, response)
+        return decode_response(handler.API_KEY, version, memoryview(answer), 0)
+
+
+def versions(handler: ModuleType) -> range:
+    low, high = handler.VERSIONS
+    return range(low, high + 1)

@@ -254,6 +254,7 @@ class KafkaServer(Server):
     """One Apache Kafka node, broker and controller in one process, formatted at its first start."""
 
     name = "Apache Kafka"
+    clean_exit_code = 128 + signal.SIGTERM  # a JVM ends so, after its shut-down hooks
 
     def __init__(
         self, folder: Path, settings: Mapping[str, object] | None = None, *, port: int | None = None

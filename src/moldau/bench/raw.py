@@ -18,6 +18,7 @@ from kio.serial import entity_reader, entity_writer
 CLIENT_ID = "raw"
 PRODUCE_VERSION = 9
 FETCH_VERSION = 12  # the last one that names topics by name
+METADATA_VERSION = 12
 _SIZE = struct.Struct(">i")
 
 
@@ -77,6 +78,17 @@ def fetch_request(
         topics=(topics(topic=topic, partitions=(wanted,)),),
         forgotten_topics_data=(),
     )
+
+
+def metadata_request() -> Any:
+    """All topics, with their ids."""
+    return request_class(3, METADATA_VERSION)(
+        topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False
+    )
+
+
+def api_versions_request() -> Any:
+    return request_class(18, 3)(client_software_name=CLIENT_ID, client_software_version="1")
 
 
 def nested(struct_class: type[Any], field: str) -> type[Any]:

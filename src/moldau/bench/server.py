@@ -79,6 +79,7 @@ class Server(ABC):
     """One broker on a port of this machine, with a folder for its data and what it prints."""
 
     name: ClassVar[str]
+    clean_exit_code: ClassVar[int] = 0
 
     def __init__(
         self, folder: Path, settings: Mapping[str, object] | None = None, *, port: int | None = None
@@ -156,11 +157,11 @@ class Server(ABC):
         self._process = None
         return code
 
-    def stop(self, timeout_s: float = 60) -> int | None:
-        """A clean stop (SIGTERM); a process that does not end in time is killed. Returns the exit code."""
+    def stop(self, timeout_s: float = 60) -> bool:
+        """SIGTERM; a process that does not end in time is killed. Returns whether it ended cleanly."""
         process = self._process
         if process is None:
-            return None
+            return True
         process.terminate()
         try:
             process.wait(timeout_s)
@@ -168,7 +169,7 @@ class Server(ABC):
             process.kill()
             process.wait()
         self._process = None
-        return process.returncode
+        return process.returncode == self.clean_exit_code
 
     def kill(self) -> None:
         """kill -9: the process gets no chance to write anything more."""

@@ -24,6 +24,11 @@ from .base import TIMEOUT_S, Client, Message, Received, Refused
 class Confluent(Client):
     name = "confluent-kafka"
 
+    @property
+    def _base(self) -> dict[str, Any]:
+        # Brokers come and go in these tests: what librdkafka has to say about it fills pages.
+        return {"bootstrap.servers": self.bootstrap_servers, "log_level": 0}
+
     def produce(
         self,
         topic: str,
@@ -35,7 +40,7 @@ class Confluent(Client):
     ) -> None:
         producer = Producer(
             {
-                "bootstrap.servers": self.bootstrap_servers,
+                **self._base,
                 "compression.type": codec,
                 "enable.idempotence": idempotent,
                 "acks": "all",
@@ -69,7 +74,7 @@ class Confluent(Client):
     def _consumer(self) -> Consumer:
         return Consumer(
             {
-                "bootstrap.servers": self.bootstrap_servers,
+                **self._base,
                 "group.id": "assigned-by-hand",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
@@ -117,7 +122,7 @@ class Confluent(Client):
 
     @cached_property
     def _admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        return AdminClient(self._base)
 
     def create(self, topic: str, *, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(configs or {}))

@@ -1,0 +1,120 @@
+"""kill -9 in the middle of writing, again and again: what was acknowledged and flushed is there, once, in order.
+
+Every topic has flush.messages=1, so that an acknowledgement means that the disk has it. A quarter of the rounds kill
+the broker a second time, in the middle of its recovery. (A killed process does not lose its page cache; torn and
+lost writes are the simulation's part.)
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import subprocess
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from cluster.support import create_topic, read_partition
+from cluster.writers import Acknowledged, IdempotentWriter, PipelinedWriter, Writer
+from moldau.bench.raw import RawConnection
+from moldau.bench.server import Server
+from moldau.records.record import Record
+
+ROUNDS = 24
+TOPIC = "survivors"
+PARTITIONS = 3
+USUAL_SEED = 20_240_917
+
+
+@pytest.mark.slow
+def test_acknowledged_messages_survive_kill_9_once_and_in_order(
+    new_server: Callable[..., Server], seed: Callable[[int], int]
+) -> None:
+    chance = random.Random(seed(USUAL_SEED))
+    server = new_server().start()
+    create_topic(server.bootstrap_servers, TOPIC, PARTITIONS, flush_messages="1")
+    everywhere = list(range(PARTITIONS))
+    writers: list[Writer] = [
+        IdempotentWriter("idempotent-a", server.bootstrap_servers, TOPIC, everywhere, chance.getrandbits(32)),
+        IdempotentWriter("idempotent-b", server.bootstrap_servers, TOPIC, [0], chance.getrandbits(32)),
+        PipelinedWriter("pipelined-a", server.bootstrap_servers, TOPIC, everywhere, chance.getrandbits(32)),
+        PipelinedWriter("pipelined-b", server.bootstrap_servers, TOPIC, [1], chance.getrandbits(32)),
+    ]
+    for writer in writers:
+        writer.start()
+    counts = []
+    for _ in range(ROUNDS):
+        die_at_a_random_moment(server, chance)
+        promised = [ack for writer in writers for ack in writer.acknowledged()]
+        counts.append(len(promised))
+        restart(server, chance)
+        check(server, writers, promised)
+    assert all(before < after for before, after in itertools.pairwise(counts)), counts
+    for writer in writers:
+        writer.end(timeout_s=30)
+    assert server.stop(), server.output()
+    server.start()
+    check(server, writers, [ack for writer in writers for ack in writer.acknowledged()])
+
+
+def die_at_a_random_moment(server: Server, chance: random.Random) -> None:
+    with pytest.raises(TimeoutError):
+        wait_for_the_end(server, chance.uniform(0.2, 1.2))
+    server.kill()
+
+
+def wait_for_the_end(server: Server, timeout_s: float) -> None:
+    """Let time pass, but notice a broker that ends by itself."""
+    try:
+        code = server.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        raise TimeoutError from None
+    pytest.fail(f"the broker ended by itself with code {code}:\n{server.output()}")
+
+
+def restart(server: Server, chance: random.Random) -> None:
+    if chance.random() < 0.25:
+        server.launch()
+        die_at_a_random_moment_of_recovery(server, chance)
+    server.start()
+
+
+def die_at_a_random_moment_of_recovery(server: Server, chance: random.Random) -> None:
+    with pytest.raises(TimeoutError):
+        wait_for_the_end(server, chance.uniform(0.05, 0.4))
+    server.kill()
+
+
+def check(server: Server, writers: Iterable[Writer], promised: list[Acknowledged]) -> None:
+    by_partition: dict[int, list[Acknowledged]] = defaultdict(list)
+    for ack in promised:
+        by_partition[ack.partition].append(ack)
+    with RawConnection(server.bootstrap_servers) as connection:
+        for partition in range(PARTITIONS):
+            stored = read_partition(connection, TOPIC, partition)
+            assert [record.offset for record in stored] == list(range(len(stored))), "offsets are dense"
+            check_acknowledged(stored, by_partition[partition])
+            for writer in writers:
+                check_order(writer, stored)
+
+
+def check_acknowledged(stored: list[Record], promised: list[Acknowledged]) -> None:
+    values = {record.value for record in stored}
+    for ack in promised:
+        if ack.offset >= 0:
+            assert ack.offset < len(stored), (
+                f"acknowledged at {ack.offset}, but the log ends at {len(stored)}"
+            )
+            assert stored[ack.offset].value == ack.value, f"another message stands at {ack.offset}"
+        else:
+            assert ack.value in values, f"{ack.value[:30]!r} was acknowledged and is not there"
+
+
+def check_order(writer: Writer, stored: list[Record]) -> None:
+    """Ascending numbers: in order, and none twice. Idempotent messages are retried until they are stored: no gap."""
+    prefix = f"{writer.name}:".encode()
+    numbers = [int(r.value.split(b":")[2]) for r in stored if r.value and r.value.startswith(prefix)]
+    assert all(before < after for before, after in itertools.pairwise(numbers)), writer.name
+    if writer.is_idempotent:
+        assert numbers == list(range(len(numbers))), writer.name

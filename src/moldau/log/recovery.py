@@ -141,7 +141,9 @@ class _Files:
         """From the checkpoint; from the batches where there is none."""
         if names.LEADER_EPOCHS in self.names:
             try:
-                return LeaderEpochs(read_epochs(self._disk.read(f"{self.folder}/{names.LEADER_EPOCHS}")))
+                entries = read_epochs(self._disk.read(f"{self.folder}/{names.LEADER_EPOCHS}"))
+                if entries:
+                    return LeaderEpochs(entries)
             except BadCheckpoint as damage:
                 logger.warning("%s: leader epochs are rebuilt: %s", self.folder, damage)
         epochs = LeaderEpochs()
@@ -305,19 +307,24 @@ def _check_segments(
 ) -> tuple[list[int], Segment, int]:
     """Check segments from one on; returns the base offsets that stay, the last segment and the next offset."""
     next_offset = files.bases[first]
-    for index in range(first, len(files.bases)):
-        base_offset = files.bases[index]
+    segment: Segment | None = None
+    kept = first
+    for base_offset in files.bases[first:]:
+        # Compaction may leave a gap before a segment, but only below the recovery point. Above it, the end of
+        # the segment before was lost.
+        if segment is not None and next_offset < base_offset > (opening.recovery_point or 0):
+            break
         segment, next_offset, whole = _check_segment(
             disk, opening, base_offset, max(base_offset, next_offset), take
         )
+        kept += 1
         if not whole:
-            for later in files.bases[index + 1 :]:
-                logger.warning(
-                    "%s is removed: it lies behind a damaged segment", files.path(later, names.LOG)
-                )
-                files.remove_segment(later)
-            return files.bases[: index + 1], segment, next_offset
-    return list(files.bases), segment, next_offset
+            break
+    assert segment is not None
+    for base_offset in files.bases[kept:]:
+        logger.warning("%s is removed: it lies behind lost data", files.path(base_offset, names.LOG))
+        files.remove_segment(base_offset)
+    return files.bases[:kept], segment, next_offset
 
 
 def _check_segment(

@@ -211,9 +211,11 @@ class MemoryDisk:
 
 
 class ManualTasks:
-    """Work for threads runs in order on the loop, at once or (while `held`) when released."""
+    """Time passes when told to; work for threads runs on the loop, at once or (while `held`) when released."""
 
     def __init__(self) -> None:
+        self.now_s = 0.0
+        self.timers: list[ManualTimer] = []
         self.held = False
         self.waiting: list[Callable[[], None]] = []
         self.tasks: set[asyncio.Task[Any]] = set()
@@ -222,7 +224,22 @@ class ManualTasks:
         return asyncio.get_running_loop().call_soon(callback, *args)
 
     def call_later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> Any:
-        return asyncio.get_running_loop().call_later(delay_s, callback, *args)
+        timer = ManualTimer(self.now_s + delay_s, lambda: callback(*args))
+        self.timers.append(timer)
+        return timer
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass, and everything that becomes due happen in order."""
+        end = self.now_s + seconds
+        await settle()
+        while due := [timer for timer in self.timers if timer.at <= end]:
+            first = min(due, key=lambda timer: timer.at)
+            self.timers.remove(first)
+            self.now_s = max(self.now_s, first.at)
+            first.fire()
+            await settle()
+        self.now_s = end
+        await settle()
 
     def spawn(self, work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -252,7 +269,29 @@ class ManualTasks:
             run()
 
     async def sleep(self, delay_s: float) -> None:
-        await asyncio.sleep(delay_s)
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.call_later(delay_s, lambda: woken.done() or woken.set_result(None))
+        await woken
+
+
+class ManualTimer:
+    def __init__(self, at: float, callback: Callable[[], object]) -> None:
+        self.at = at
+        self.callback = callback
+        self.cancelled = False
+
+    def fire(self) -> None:
+        if not self.cancelled:
+            self.callback()
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+async def settle() -> None:
+    """Let everything happen that waits for nothing but its turn."""
+    for _ in range(20):
+        await asyncio.sleep(0)
 
 
 class FixedClock:
@@ -304,6 +343,7 @@ class World:
             on_failure=lambda log, error: self.failures.append((log, error)),
             **options,
         )
+        self.manager = manager
         await manager.open()
         return manager
 
@@ -312,10 +352,15 @@ class World:
         return manager.create(PARTITION, uuid.UUID(int=7))
 
     async def reopen(self, *, clean: bool, rng: random.Random | None = None) -> Log:
-        """The log after a clean stop (of a manager that opens it now) or after a crash."""
-        if not clean:
-            self.disk.crash(rng or random.Random(0))
+        """The log after a clean stop, or after a crash of the machine."""
         self.tasks.held = False
+        if clean:
+            await self.manager.close()
+        else:
+            for task in list(self.tasks.tasks):
+                task.cancel()
+            self.disk.crash(rng or random.Random(0))
+        self.disk.calls.clear()
         manager = await self.open()
         return manager.logs[PARTITION]
 

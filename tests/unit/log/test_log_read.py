@@ -1,0 +1,197 @@
+"""Reading: places in files by offset and by timestamp, without touching the data."""
+
+from __future__ import annotations
+
+import pytest
+from log_world import NOW_MS, Codec, World, append, batch, batches_in, config, data_of, read_all
+
+from moldau.base.errors import ErrorCode, KafkaError
+from moldau.log.log import Log
+from moldau.log.reader import EMPTY, POSITIONS_MAX, TimestampOffset
+from moldau.log.segments import CLOSED_SEGMENTS_KEPT
+from moldau.records.batch import read_header
+from moldau.records.record import Record, build_batch
+
+SIZE = len(batch(b"x" * 100))
+
+
+async def filled(count: int, world: World | None = None) -> Log:
+    """One record per batch, timestamps NOW_MS, NOW_MS + 10, ..."""
+    log = await (world or World(config(segment_bytes=str(20 * SIZE), index_interval_bytes="300"))).new_log()
+    for i in range(count):
+        append(log, batch(b"x" * 100, timestamp=NOW_MS + 10 * i), epoch=i // 25)
+    return log
+
+
+def offsets(log: Log, offset: int, max_bytes: int, below: int | None = None, whole: bool = True) -> list[int]:
+    found = log.read(
+        offset,
+        max_bytes,
+        below_offset=log.next_offset if below is None else below,
+        whole_first_batch=whole,
+    )
+    return [read_header(data).base_offset for data in batches_in(data_of(found))]
+
+
+async def test_a_read_begins_with_the_batch_of_its_offset() -> None:
+    log = await World().new_log()
+    append(log, batch(b"a", b"b", b"c"))
+    append(log, batch(b"d"))
+    assert [offsets(log, offset, 10**6) for offset in range(4)] == [[0, 3]] * 3 + [[3]]
+
+
+async def test_every_offset_is_found_whatever_was_read_before() -> None:
+    log = await filled(90)
+    for offset in [*range(90), *range(89, -1, -1)]:
+        assert offsets(log, offset, 2 * SIZE)[0] == offset
+
+
+async def test_a_read_holds_whole_batches_up_to_its_size() -> None:
+    log = await filled(60)
+    assert offsets(log, 4, 3 * SIZE) == [4, 5, 6]
+    assert offsets(log, 4, 3 * SIZE + SIZE - 1) == [4, 5, 6]
+    assert offsets(log, 4, 4 * SIZE) == [4, 5, 6, 7]
+    assert offsets(log, 7, 10**6) == list(range(7, 20)), "a read ends with its segment"
+
+
+async def test_a_first_batch_larger_than_asked_comes_whole_or_not_at_all() -> None:
+    log = await filled(30)
+    assert offsets(log, 4, 10) == [4]
+    assert offsets(log, 4, 0) == [4]
+    assert log.read(4, 10, below_offset=30, whole_first_batch=False) == EMPTY
+    assert offsets(log, 4, SIZE, whole=False) == [4]
+
+
+async def test_a_read_stays_below_an_offset_at_a_batchs_end() -> None:
+    log = await World().new_log()
+    for values in ((b"a", b"b"), (b"c",), (b"d", b"e", b"f"), (b"g",)):
+        append(log, batch(*values))
+    assert offsets(log, 0, 10**6, below=3) == [0, 2]
+    assert offsets(log, 0, 10**6, below=5) == [0, 2], "the batch of offset 5 is not wholly below it"
+    assert offsets(log, 0, 10**6, below=6) == [0, 2, 3]
+    assert offsets(log, 3, 10**6, below=4) == []
+    assert log.read(5, 10**6, below_offset=5, whole_first_batch=True) == EMPTY
+
+
+async def test_reads_below_an_offset_cross_segments() -> None:
+    log = await filled(50)
+    assert offsets(log, 15, 10**6, below=45) == list(range(15, 20))
+    assert offsets(log, 42, 10**6, below=45) == [42, 43, 44]
+
+
+async def test_offsets_outside_the_log_are_out_of_range() -> None:
+    log = await filled(3)
+    assert log.read(3, 100, below_offset=3, whole_first_batch=True) == EMPTY
+    for offset in (-1, 4):
+        with pytest.raises(KafkaError) as refused:
+            log.read(offset, 100, below_offset=3, whole_first_batch=True)
+        assert refused.value.code is ErrorCode.offset_out_of_range
+
+
+async def test_a_reader_of_the_tail_needs_no_look_up() -> None:
+    world = World()
+    log = await filled(10, world)
+    assert len(read_all(log)) == 10
+    world.disk.calls.clear()
+    for i in range(10, 20):
+        append(log, batch(b"x" * 100))
+        found = log.read(i, 10**6, below_offset=log.next_offset, whole_first_batch=True)
+        assert (found.position, found.length) == (i * SIZE, SIZE)
+    assert world.disk.reads_of("") == 0
+
+
+async def test_a_sequential_reader_needs_one_look_up_per_read() -> None:
+    world = World(config(index_interval_bytes="300"))
+    log = await filled(200, world)
+    offset = 0
+    world.disk.calls.clear()
+    while offset < 200:
+        offset = offsets(log, offset, 10 * SIZE)[-1] + 1
+    data_reads = sum(
+        n for (what, name), n in world.disk.calls.items() if what == "pread_nowait" and ".log" in name
+    )
+    assert data_reads <= 2 * 20
+
+
+async def test_memory_of_readers_and_of_closed_segments_is_bounded() -> None:
+    world = World(config(segment_bytes=str(SIZE)))
+    log = await filled(100, world)
+    for offset in range(100):
+        offsets(log, offset, 10)
+    assert len(log._reader._positions) <= POSITIONS_MAX
+    assert len(log.segments._closed) <= CLOSED_SEGMENTS_KEPT
+
+
+async def test_a_cold_index_or_header_says_so_and_warming_reads_it_in() -> None:
+    world = World(config(index_interval_bytes="300"))
+    log = await filled(100, world)
+    for suffix in (".log", ".index"):
+        world.disk.cold = {suffix}
+        log._reader.forget_positions()
+        with pytest.raises(BlockingIOError):
+            log.read(50, 1000, below_offset=100, whole_first_batch=True)
+        world.disk.calls.clear()
+        await log.warm(50, 1000)
+        assert world.disk.calls["warm", "00000000000000000000.log"] == 1
+    world.disk.cold = set()
+    assert offsets(log, 50, SIZE) == [50]
+
+
+async def test_timestamps_are_found_to_the_message() -> None:
+    log = await World(config(segment_bytes=str(20 * SIZE), index_interval_bytes="1")).new_log()
+    for i in range(0, 60, 3):
+        rows = [Record(j, NOW_MS + 10 * (i + j), b"k", b"x" * 100) for j in range(3)]
+        append(log, build_batch(rows, codec=Codec.ZSTD), epoch=i // 30)
+    for i in range(60):
+        assert log.offset_for_timestamp(NOW_MS + 10 * i) == TimestampOffset(NOW_MS + 10 * i, i, i // 30)
+        assert log.offset_for_timestamp(NOW_MS + 10 * i - 1) == TimestampOffset(NOW_MS + 10 * i, i, i // 30)
+    assert log.offset_for_timestamp(0) == TimestampOffset(NOW_MS, 0, 0)
+    assert log.offset_for_timestamp(NOW_MS + 591) is None
+
+
+async def test_timestamps_out_of_order_give_the_first_record_that_is_late_enough() -> None:
+    times = [50, 20, 70, 30, 90, 10, 80]
+    log = await World(config(segment_bytes=str(2 * SIZE), index_interval_bytes="1")).new_log()
+    for timestamp in times:
+        append(log, batch(b"x" * 100, timestamp=timestamp))
+    for target in range(100):
+        late = [(offset, time) for offset, time in enumerate(times) if time >= target]
+        found = log.offset_for_timestamp(target)
+        assert (found and found[1::-1]) == (late[0] if late else None)
+    assert log.max_timestamp_offset() == TimestampOffset(90, 4, 0)
+
+
+async def test_the_largest_timestamp_gives_its_first_record() -> None:
+    log = await World().new_log()
+    assert log.max_timestamp_offset() is None
+    append(log, batch(b"none", timestamp=-1))
+    assert log.max_timestamp_offset() is None
+    append(log, build_batch([Record(i, t, None, b"v") for i, t in enumerate((5, 9, 7, 9))]))
+    append(log, batch(b"v", timestamp=9))
+    assert log.max_timestamp_offset() == TimestampOffset(9, 2, 0)
+
+
+async def test_timestamps_before_the_log_start_do_not_count() -> None:
+    log = await filled(50)
+    log.log_start_offset = 7
+    assert log.offset_for_timestamp(0) == TimestampOffset(NOW_MS + 70, 7, 0)
+
+
+async def test_a_cold_look_up_by_timestamp_waits_in_a_thread() -> None:
+    world = World(config(segment_bytes=str(20 * SIZE), index_interval_bytes="300"))
+    log = await filled(90, world)
+    world.disk.cold = {".log", ".index", ".timeindex"}
+    with pytest.raises(BlockingIOError):
+        log.offset_for_timestamp(NOW_MS + 300)
+    assert await log.find_timestamp(NOW_MS + 300) == TimestampOffset(NOW_MS + 300, 30, 1)
+    assert await log.find_max_timestamp() == TimestampOffset(NOW_MS + 890, 89, 3)
+
+
+async def test_a_gap_at_a_segments_end_is_read_over() -> None:
+    """Compaction may leave a segment whose last offsets are gone."""
+    world = World(config(segment_bytes=str(3 * SIZE), index_interval_bytes="1"))
+    log = await filled(9, world)
+    first = log.segments.at(0)
+    first.truncate_to(SIZE, 1, lambda file, length, position: file.pread(length, position))
+    log._reader.forget_positions()
+    assert offsets(log, 1, 10**6) == [3, 4, 5]

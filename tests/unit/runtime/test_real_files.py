@@ -148,37 +148,75 @@ def test_a_use_after_the_file_was_removed_says_so_once_it_was_evicted(disk: Real
     assert not disk.exists(file.path)
 
 
-def drop_from_cache(file: RealFile, position: int, length: int) -> None:
-    """Leave the range on the disk only; skip the test where the system does not do that."""
-    file.sync()
+def test_a_cold_page_is_not_waited_for(disk: RealDisk, tmp_path: Path) -> None:
+    file = disk.open(str(tmp_path / "file"), create=True)
     if not hasattr(os, "posix_fadvise") or not file.nowait:
         pytest.skip("this system cannot tell cached from cold pages")
-    os.posix_fadvise(file.descriptor(), position, length, os.POSIX_FADV_DONTNEED)
-    if file.is_cached(position, 1):
+    file.pwrite(b"x" * MEGABYTE, 0)
+    file.sync()
+    os.posix_fadvise(file.descriptor(), 0, MEGABYTE, os.POSIX_FADV_DONTNEED)
+    try:
+        file.pread_nowait(MEGABYTE, 0)
+    except BlockingIOError:
+        file.warm(0, MEGABYTE)
+        assert file.is_cached(0, MEGABYTE)
+        assert file.pread_nowait(MEGABYTE, 0) == b"x" * MEGABYTE
+    else:
         pytest.skip("this filesystem keeps its pages, or cannot tell")
 
 
-def test_a_cold_page_is_not_waited_for(disk: RealDisk, tmp_path: Path) -> None:
+@pytest.fixture
+def cached_below(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """A kernel that has a file's bytes in its cache up to a limit. (A real one starts to read what it is asked
+    for, so what it has changes from call to call.)"""
+    limit = {"bytes": 0}
+
+    def preadv(fd: int, buffers: tuple[bytearray], position: int, flags: int) -> int:
+        (buffer,) = buffers
+        length = min(len(buffer), limit["bytes"] - position)
+        if length <= 0 < os.fstat(fd).st_size - position:
+            raise BlockingIOError(errno.EAGAIN, "not cached")
+        data = os.pread(fd, max(0, length), position)
+        buffer[: len(data)] = data
+        return len(data)
+
+    monkeypatch.setattr(files, "_preadv", preadv)
+    return limit
+
+
+@pytest.mark.skipif(
+    not Features.detect().read_nowait, reason="this system cannot tell cached from cold pages"
+)
+def test_a_range_that_is_cached_in_part_is_not_cut_short(
+    disk: RealDisk, tmp_path: Path, cached_below: dict[str, int]
+) -> None:
+    file = disk.open(str(tmp_path / "file"), create=True)
+    file.pwrite(b"x" * 10_000, 0)
+    cached_below["bytes"] = 4096
+    assert file.pread_nowait(4096, 0) == b"x" * 4096
+    with pytest.raises(BlockingIOError):
+        file.pread_nowait(4097, 0)
+    with pytest.raises(BlockingIOError):
+        file.pread_nowait(1, 4096)
+    assert file.pread_nowait(1, 10_000) == b""
+    cached_below["bytes"] = 10_000
+    assert file.pread_nowait(100_000, 0) == b"x" * 10_000
+
+
+@pytest.mark.skipif(
+    not Features.detect().read_nowait, reason="this system cannot tell cached from cold pages"
+)
+def test_the_probe_looks_at_each_piece_of_readahead_and_at_the_last_byte(
+    disk: RealDisk, tmp_path: Path, cached_below: dict[str, int]
+) -> None:
     file = disk.open(str(tmp_path / "file"), create=True)
     file.pwrite(b"x" * MEGABYTE, 0)
-    drop_from_cache(file, 0, MEGABYTE)
-    assert not file.is_cached(0, MEGABYTE)
-    with pytest.raises(BlockingIOError):
-        file.pread_nowait(MEGABYTE, 0)
-    file.warm(0, MEGABYTE)
-    assert file.is_cached(0, MEGABYTE)
-    assert file.pread_nowait(MEGABYTE, 0) == b"x" * MEGABYTE
-
-
-def test_a_range_that_is_cached_in_part_is_not_cut_short(disk: RealDisk, tmp_path: Path) -> None:
-    file = disk.open(str(tmp_path / "file"), create=True)
-    file.pwrite(b"x" * 8 * MEGABYTE, 0)
-    drop_from_cache(file, 0, 8 * MEGABYTE)
-    file.warm(0, MEGABYTE)
-    assert not file.is_cached(0, 8 * MEGABYTE)
-    assert file.pread_nowait(MEGABYTE, 0) == b"x" * MEGABYTE
-    with pytest.raises(BlockingIOError):
-        file.pread_nowait(8 * MEGABYTE, 0)
+    for cached, expected in ((0, False), (MEGABYTE // 2, False), (MEGABYTE - 1, False), (MEGABYTE, True)):
+        cached_below["bytes"] = cached
+        assert file.is_cached(0, MEGABYTE) is expected
+    cached_below["bytes"] = 1000
+    assert file.is_cached(0, 1000)
+    assert not file.is_cached(0, 1001)
 
 
 @pytest.mark.parametrize("number", sorted(files.NOWAIT_UNSUPPORTED))

@@ -38,6 +38,7 @@ OPEN_FLAGS = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0
 NOWAIT_UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
 _get_ident = threading.get_ident
+_fstat = os.fstat
 _pread: Callable[[int, int, int], bytes] = getattr(os, "pread", None)  # type: ignore[assignment]
 _pwrite: Callable[[int, Any, int], int] = getattr(os, "pwrite", None)  # type: ignore[assignment]
 _preadv: Callable[[int, Any, int, int], int] = getattr(os, "preadv", None)  # type: ignore[assignment]
@@ -212,7 +213,9 @@ class RealFile:
             position += count
 
     def size(self) -> int:
-        return self.pinned(_size)
+        if self.fd < 0 or _get_ident() != self.owner:
+            return self.pinned(_size)
+        return _fstat(self.fd).st_size
 
     def truncate(self, size: int) -> None:
         self.pinned(os.ftruncate, size)
@@ -279,4 +282,4 @@ def sync_descriptor(fd: int) -> None:
 
 
 def _size(fd: int) -> int:
-    return os.fstat(fd).st_size
+    return _fstat(fd).st_size

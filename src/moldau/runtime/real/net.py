@@ -73,7 +73,8 @@ class RealStream:
 
     def sendfile(self, file: File, position: int, length: int) -> int:
         if sys.platform == "linux" and self._sendfile and isinstance(file, RealFile):
-            return os.sendfile(self._fd, file.descriptor(), position, length)
+            file.used = True
+            return os.sendfile(self._fd, file.fd if file.fd >= 0 else file.descriptor(), position, length)
         data = file.pread(min(length, PLAIN_SENDFILE_BYTES), position)
         return self.send(data) if data else 0
 

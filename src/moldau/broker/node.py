@@ -1,8 +1,9 @@
 """The broker: the composition root that puts the parts together, and the life of a node.
 
-Start: cluster image from the store, logs from the data folder, then the listeners; clients are served when `start`
-returns. Stop: no new connections, answers under way are given up, every log is synced and closed cleanly. A broken
-invariant stops the node at once, without a clean close: what is on the disk is recovered at the next start.
+Start: cluster image from the store, logs from the data folder, then the listeners; clients are served when
+`start` returns. Stop: no new connections, answers under way are given up, every log is synced and closed
+cleanly. A broken invariant stops the node at once, without a clean close: what is on the disk is recovered at
+the next start.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ class Broker:
         )
         self._http = HttpServer(runtime, self._exposition, self._health)
 
-    # ---- life -------------------------------------------------------------------------------------------------
+    # ---- life
+    # -------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Serve clients. On an error (a port in use, a locked folder) nothing is left running."""
@@ -137,10 +139,13 @@ class Broker:
             addresses.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         return ",".join(addresses)
 
-    # ---- partitions -------------------------------------------------------------------------------------------
+    # ---- partitions
+    # -------------------------------------------------------------------------------------------
 
     def partition(self, topic: TopicRef, index: int) -> Partition:
-        """A partition by its topic's name or the bytes of its id; KafkaError where this broker does not hold it."""
+        """A partition by its topic's name or the bytes of its id; KafkaError where this broker does not
+        hold it.
+        """
         partitions = self._partitions_of.get(topic)
         if partitions is None:
             unknown = (
@@ -220,7 +225,8 @@ class Broker:
             partition.is_offline = True
             self.long_polls.on_change(partition)
 
-    # ---- starting ---------------------------------------------------------------------------------------------
+    # ---- starting
+    # ---------------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
         random = self.runtime.random.fork("controller")
@@ -237,7 +243,7 @@ class Broker:
         config = self.config
         self.log_manager = LogManager(
             self.runtime,
-            [config.log_dir],
+            config.log_dirs,
             cluster_id=self.image.cluster_id,
             node_id=self.node_id,
             process_id=self._process_id,
@@ -245,6 +251,7 @@ class Broker:
             high_watermark_of=self._high_watermark_of,
             on_failure=self._on_log_failure,
             recovery_threads=config["num.recovery.threads.per.data.dir"],
+            checkpoint_interval_s=config["log.flush.offset.checkpoint.interval.ms"] / 1000,
             producer_expiration_ms=config["producer.id.expiration.ms"],
         )
         await self.log_manager.open()
@@ -277,7 +284,8 @@ class Broker:
         if hasattr(self, "log_manager"):
             self.log_manager.release()
 
-    # ---- what it says of itself -------------------------------------------------------------------------------
+    # ---- what it says of itself
+    # -------------------------------------------------------------------------------
 
     def _exposition(self) -> str:
         return metrics.exposition(self._samples())

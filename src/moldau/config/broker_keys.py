@@ -147,14 +147,6 @@ CONNECTIONS = (
         update=Update.CLUSTER_WIDE,
     ),
     _key(
-        "queued.max.requests",
-        Type.INT,
-        "500",
-        Range(1),
-        "How many requests of one connection may wait for their answers before no more are read from it.",
-        importance="high",
-    ),
-    _key(
         "fetch.max.bytes",
         Type.INT,
         "57671680",
@@ -371,13 +363,6 @@ OWN = (
         "127.0.0.1",
         None,
         "The address of /metrics and /health.",
-    ),
-    _key(
-        "moldau.open.files.max",
-        Type.INT,
-        "-1",
-        Range(-1),
-        "How many log files are open at once; -1 takes what the system's limit leaves beside connections.",
     ),
     _key(
         "moldau.store",

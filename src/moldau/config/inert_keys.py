@@ -237,6 +237,7 @@ _REASONS = {
         num.network.threads int cluster-wide
         producer.purgatory.purge.interval.requests int
         queued.max.request.bytes long
+        queued.max.requests int
         request.timeout.ms int
         socket.connection.setup.timeout.max.ms long
         socket.connection.setup.timeout.ms long

@@ -148,7 +148,6 @@ TOPIC_KEYS_IN_ORDER = (
         Range(0),
         "How long a file that is no longer part of the log stays on disk.",
         "log.segment.delete.delay.ms",
-        acts=False,
     ),
     _key(
         "min.cleanable.dirty.ratio",

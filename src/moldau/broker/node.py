@@ -88,8 +88,7 @@ class Broker:
         )
         self._http = HttpServer(runtime, self._exposition, self._health)
 
-    # ---- life
-    # -------------------------------------------------------------------------------------------------
+    # ---- life ---------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Serve clients. On an error (a port in use, a locked folder) nothing is left running."""
@@ -139,8 +138,7 @@ class Broker:
             addresses.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         return ",".join(addresses)
 
-    # ---- partitions
-    # -------------------------------------------------------------------------------------------
+    # ---- partitions ---------------------------------------------------------------------------------------
 
     def partition(self, topic: TopicRef, index: int) -> Partition:
         """A partition by its topic's name or the bytes of its id; KafkaError where this broker does not
@@ -225,8 +223,7 @@ class Broker:
             partition.is_offline = True
             self.long_polls.on_change(partition)
 
-    # ---- starting
-    # ---------------------------------------------------------------------------------------------
+    # ---- starting -----------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
         random = self.runtime.random.fork("controller")
@@ -284,8 +281,7 @@ class Broker:
         if hasattr(self, "log_manager"):
             self.log_manager.release()
 
-    # ---- what it says of itself
-    # -------------------------------------------------------------------------------
+    # ---- what it says of itself ---------------------------------------------------------------------------
 
     def _exposition(self) -> str:
         return metrics.exposition(self._samples())

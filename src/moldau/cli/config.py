@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 SOURCES = {
     1: "topic",
-    2: "broker, changed while running",
+    2: "changed while running",
     3: "cluster default",
-    4: "broker's file",
+    4: "set at the start",
     5: "default",
     6: "broker logger",
     7: "client metrics",

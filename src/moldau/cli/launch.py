@@ -71,20 +71,32 @@ def read_config(defaults: Mapping[str, str], path: str | None, options: Mapping[
     """The broker's settings: options over variables over the file over `defaults`."""
     from moldau.config.broker import BrokerConfig
     from moldau.config.key import ConfigError
-    from moldau.config.sources import merged, parse_file, parse_variables
+    from moldau.config.sources import merged, parse_variables
 
     try:
         settings = dict(defaults)
         if path is not None:
-            with open(path, encoding="utf-8") as file:
-                settings |= parse_file(path, file.read())
+            settings |= read_file(path)
         return BrokerConfig.parse(merged(settings, parse_variables(os.environ), options))
     except ConfigError as error:
         raise wrong_config(str(error)) from error
+
+
+def read_file(path: str) -> dict[str, str]:
+    from moldau.config.key import ConfigError
+    from moldau.config.sources import parse_file
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            return parse_file(path, file.read())
+    except ConfigError as error:
+        raise usage(
+            f"{path}: {error}.", "Write key = value lines, with texts in quotes in a .toml file."
+        ) from error
     except UnicodeDecodeError as error:
         raise usage(f"{path} is not a text file in UTF-8.") from error
     except OSError as error:
-        raise file_error(error, path or "") from error
+        raise file_error(error, path) from error
 
 
 def wrong_config(reason: str) -> CliError:
@@ -130,12 +142,13 @@ async def serve(runtime: Runtime, launch: Launch) -> None:
         raise cannot_start(
             f"{str(error).rstrip('.')}.", "Name another file with --store sqlite:PATH."
         ) from error
-    broker = Broker(launch.config, runtime, store)
+    broker = Broker(launch.config, runtime, store, process_id=os.getpid())
     try:
         await start(broker, launch)
         runtime.tasks.spawn(stop_on_failure(broker, stopping), name="watch for failure")
         write_pid(launch.pid_file)
         announce(broker.bootstrap_servers, launch.as_json)
+        log.info("ready; Ctrl-C stops it", extra=facts(broker, launch))
         tune_gc()
         await stopping.wait()
         if broker.failure is not None:
@@ -167,6 +180,15 @@ async def start(broker: Broker, launch: Launch) -> None:
 async def stop_on_failure(broker: Broker, stopping: asyncio.Event) -> None:
     await broker.wait_failed()
     stopping.set()
+
+
+def facts(broker: Broker, launch: Launch) -> dict[str, str]:
+    """What a person wants to know of a broker that has started."""
+    told = {"bootstrap_servers": broker.bootstrap_servers, "data": os.path.abspath(launch.config.log_dir)}
+    if broker.http is not None:
+        host, port = broker.http.address
+        told["http"] = f"http://{host}:{port}"
+    return told
 
 
 def stop_or_leave(stopping: asyncio.Event) -> None:

@@ -227,7 +227,8 @@ class Delivery:
 
     topic: str
     messages: int = 0
-    offsets: dict[int, list[int]] = field(default_factory=dict)
+    # Partition: first and last offset; with acks=0 nobody says which offset a message got.
+    offsets: dict[int, list[int | None]] = field(default_factory=dict)
     failure: KafkaError | None = None
 
     def on_delivery(self, error: KafkaError | None, message: Message) -> None:
@@ -235,10 +236,11 @@ class Delivery:
             self.failure = self.failure or error
             return
         self.messages += 1
+        offset = message.offset()
         bounds = self.offsets.get(message.partition())
         if bounds is None:
-            bounds = self.offsets[message.partition()] = [message.offset(), message.offset()]
-        bounds[1] = message.offset()
+            bounds = self.offsets[message.partition()] = [offset, offset]
+        bounds[1] = offset
 
     def report(self, as_json: bool) -> None:
         partitions = sorted(self.offsets.items())
@@ -248,7 +250,7 @@ class Delivery:
                     "topic": self.topic,
                     "messages": self.messages,
                     "partitions": [
-                        {"partition": partition, "first_offset": known(first), "last_offset": known(last)}
+                        {"partition": partition, "first_offset": first, "last_offset": last}
                         for partition, (first, last) in partitions
                     ],
                 }
@@ -257,13 +259,8 @@ class Delivery:
             note(f"{count_of(self.messages, 'message')} sent to {self.topic}{places(partitions)}.")
 
 
-def known(offset: int) -> int | None:
-    """With acks=0 nobody says which offset a message got."""
-    return offset if offset >= 0 else None
-
-
-def places(partitions: list[tuple[int, list[int]]]) -> str:
-    if len(partitions) != 1 or known(partitions[0][1][0]) is None:
+def places(partitions: list[tuple[int, list[int | None]]]) -> str:
+    if len(partitions) != 1 or partitions[0][1][0] is None:
         return f" in {count_of(len(partitions), 'partition')}" if partitions else ""
     partition, (first, last) = partitions[0]
     return f", partition {partition}, offset {first}" + (f" to {last}" if last != first else "")

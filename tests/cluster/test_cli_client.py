@@ -1,0 +1,405 @@
+"""The commands that talk to a cluster, against a broker in this process."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from moldau.cli.app import run
+from moldau.testing import Cluster
+
+TIMEOUT_S = 60
+COMMAND = [sys.executable, "-c", "from moldau.cli import main; main()"]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster() as running:
+        yield running
+
+
+class Done(NamedTuple):
+    stdout: bytes
+    stderr: bytes
+
+
+class Cli:
+    """Runs `moldau` in this process, which spares the start of an interpreter for each command."""
+
+    def __init__(
+        self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capture: pytest.CaptureFixture[bytes]
+    ) -> None:
+        self._monkeypatch = monkeypatch
+        self._capture = capture
+        monkeypatch.setenv("NO_COLOR", "1")
+        self.use(cluster)
+
+    def use(self, cluster: Cluster) -> None:
+        self._monkeypatch.setenv("MOLDAU_BOOTSTRAP", cluster.bootstrap_servers)
+
+    def run(self, *arguments: str, stdin: bytes = b"", code: int = 0) -> Done:
+        self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        with pytest.raises(SystemExit) as ended:
+            run(list(arguments))
+        done = Done(*self._capture.readouterr())
+        assert ended.value.code == code, done
+        assert b"Traceback" not in done.stderr
+        assert b"%3|" not in done.stderr, "librdkafka's own log leaks"
+        return done
+
+    def out(self, *arguments: str, stdin: bytes = b"") -> bytes:
+        done = self.run(*arguments, stdin=stdin)
+        return done.stdout
+
+    def json(self, *arguments: str, stdin: bytes = b"") -> Any:
+        return json.loads(self.out(*arguments, "--json", stdin=stdin))
+
+    def error(self, *arguments: str, code: int, stdin: bytes = b"") -> str:
+        done = self.run(*arguments, stdin=stdin, code=code)
+        text = done.stderr.decode()
+        assert text.startswith("error: ")
+        return text
+
+
+@pytest.fixture
+def cli(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Cli:
+    return Cli(cluster, monkeypatch, capfdbinary)
+
+
+@pytest.fixture
+def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
+    name = request.node.name.removeprefix("test_").partition("[")[0][:80]
+    cluster.create_topic(name, partitions=3)
+    return name
+
+
+# ---- topics ---------------------------------------------------------------------------------------------------
+
+
+def test_a_topic_lives_from_its_creation_to_its_deletion(cli: Cli) -> None:
+    created = cli.json("topic", "create", "life", "--partitions", "2", "--set", "max.message.bytes=5000")
+    assert created == [{"topic": "life", "status": "created"}]
+    assert {"name": "life", "partitions": 2, "replication_factor": 1} in cli.json("topic", "list")
+    cli.run(
+        "topic",
+        "alter",
+        "life",
+        "--partitions",
+        "4",
+        "--set",
+        "flush.messages=9",
+        "--unset",
+        "max.message.bytes",
+    )
+    (described,) = cli.json("topic", "describe", "life")
+    assert described["configs"] == {"flush.messages": "9"}
+    assert [partition["partition"] for partition in described["partitions"]] == [0, 1, 2, 3]
+    assert described["partitions"][0] == {
+        "partition": 0,
+        "leader": 1,
+        "replicas": [1],
+        "isr": [1],
+        "first_offset": 0,
+        "next_offset": 0,
+    }
+    assert cli.json("topic", "delete", "life") == [{"topic": "life", "status": "deleted"}]
+    assert "life" not in [found["name"] for found in cli.json("topic", "list")]
+
+
+def test_tables_are_plain_columns_in_a_pipe(cli: Cli, topic: str) -> None:
+    lines = cli.out("topic", "list", f"{topic[:10]}*").decode().splitlines()
+    assert [line.split() for line in lines] == [["TOPIC", "PARTITIONS", "REPLICAS"], [topic, "3", "1"]]
+    lines = cli.out("topic", "describe", topic).decode().splitlines()
+    assert lines[0].startswith(topic) and "3 partitions, replication factor 1" in lines[0]
+    assert lines[-1].split() == ["2", "1", "1", "1", "0", "0", "0"]
+
+
+def test_what_is_there_or_absent_already_is_fine_when_asked_so(cli: Cli, topic: str) -> None:
+    assert "already exists" in cli.error("topic", "create", topic, code=1)
+    assert cli.json("topic", "create", topic, "--if-not-exists")[0]["status"] == "exists"
+    assert cli.json("topic", "delete", "never-made", "--if-exists")[0]["status"] == "absent"
+
+
+def test_validate_only_creates_nothing(cli: Cli) -> None:
+    assert cli.json("topic", "create", "validated", "--validate-only")[0]["status"] == "would be created"
+    assert cli.json("topic", "list", "validated") == []
+
+
+def test_one_failure_among_several_topics_fails_the_command_and_not_the_others(cli: Cli, topic: str) -> None:
+    done = cli.run("topic", "create", topic, "beside-a-failure", "--json", code=1)
+    assert [found["status"] for found in json.loads(done.stdout)] == ["failed", "created"]
+    assert json.loads(done.stderr)["error"]["kind"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["topic", "describe", "no-such-topic"], 4, "There is no topic 'no-such-topic' on"),
+        (["topic", "alter", "no-such-topic", "--partitions", "2"], 4, "There is no topic"),
+        (["topic", "delete", "no-such-topic"], 4, "There is no topic"),
+        (["message", "consume", "no-such-topic"], 4, "moldau topic create no-such-topic"),
+        (["bench", "consume", "--topic", "no-such-topic"], 4, "There is no topic"),
+        (["config", "get", "topic", "no-such-topic"], 4, "There is no topic"),
+        (["config", "get", "broker", "7"], 4, "The brokers are: 1."),
+        (["topic", "create", "a/b"], 1, "Names take letters"),
+        (["topic", "create", "x", "--set", "max.message.byte=1"], 1, "Did you mean max.message.bytes"),
+        (["topic", "create", "x", "--set", "max.message.bytes=much"], 1, "max.message.bytes"),
+        (
+            ["topic", "create", "x", "--replication-factor", "3"],
+            1,
+            "more replicas than the cluster has brokers",
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_the_cluster_does_not_have_or_refuses_is_said_with_what_to_do(
+    cli: Cli, arguments: list[str], code: int, said: str
+) -> None:
+    assert said in cli.error(*arguments, code=code)
+
+
+def test_a_near_miss_of_a_topic_name_is_suggested(cli: Cli, topic: str) -> None:
+    assert f"Did you mean {topic}?" in cli.error("message", "consume", topic + "s", code=4)
+
+
+# ---- messages -------------------------------------------------------------------------------------------------
+
+
+def test_lines_of_stdin_become_messages_and_come_back_as_lines(cli: Cli, topic: str) -> None:
+    lines = b"".join(b"line %d\n" % number for number in range(5000))
+    sent = cli.json("message", "produce", topic, "--partition", "1", stdin=lines)
+    assert sent == {
+        "topic": topic,
+        "messages": 5000,
+        "partitions": [{"partition": 1, "first_offset": 0, "last_offset": 4999}],
+    }
+    assert cli.out("message", "consume", topic) == lines
+
+
+def test_a_last_line_without_an_end_is_a_message_and_an_empty_line_too(cli: Cli, topic: str) -> None:
+    assert cli.json("message", "produce", topic, "-p", "0", stdin=b"a\n\nb")["messages"] == 3
+    assert cli.out("message", "consume", topic) == b"a\n\nb\n"
+    assert cli.json("message", "produce", topic, stdin=b"")["messages"] == 0
+
+
+def test_keys_headers_nulls_and_timestamps_go_out_and_come_back(cli: Cli, topic: str) -> None:
+    options = ["--key-separator", ":", "--null", "NULL", "--header", "a=1", "--header", "a=2"]
+    cli.run(
+        "message",
+        "produce",
+        topic,
+        *options,
+        "--timestamp",
+        "@1700000000000",
+        "-p",
+        "2",
+        stdin=b"k:v\nNULL:NULL\n:\n",
+    )
+    messages = [json.loads(line) for line in cli.out("message", "consume", topic, "--json").splitlines()]
+    headers = [{"key": "a", "value": "1"}, {"key": "a", "value": "2"}]
+    common = {"topic": topic, "partition": 2, "timestamp": 1_700_000_000_000, "headers": headers}
+    assert messages == [
+        common | {"offset": 0, "key": "k", "value": "v"},
+        common | {"offset": 1, "key": None, "value": None},
+        common | {"offset": 2, "key": "", "value": ""},
+    ]
+    formatted = cli.out(
+        "message", "consume", topic, "--format", "{offset} {key}={value} {headers}", "--null", "-", "-n", "2"
+    )
+    assert formatted == b"0 k=v a=1,a=2\n1 -=- a=1,a=2\n"
+
+
+def test_a_topic_is_copied_through_json_with_bytes_of_any_kind(cli: Cli, topic: str, tmp_path: Path) -> None:
+    data = bytes(range(256))
+    (tmp_path / "any").write_bytes(data)
+    cli.run("message", "produce", topic, "--whole", "--file", str(tmp_path / "any"), "--key", "k")
+    copied = cli.out("message", "consume", topic, "--json")
+    cli.run("message", "produce", f"{topic}-copy", "--json-input", stdin=copied)
+    assert cli.out("message", "consume", f"{topic}-copy", "--format", "{value}", "--delimiter", "") == data
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_every_codec_is_stored_and_read(cli: Cli, cluster: Cluster, codec: str) -> None:
+    name = f"codec-{codec}"
+    cluster.create_topic(name)
+    lines = b"all the same\n" * 2000
+    cli.run("message", "produce", name, "--codec", codec, stdin=lines)
+    assert cli.out("message", "consume", name) == lines
+
+
+@pytest.mark.parametrize(("acks", "first_offset"), [("0", None), ("1", 0), ("all", 0)])
+def test_acks_decide_who_must_have_a_message(
+    cli: Cli, cluster: Cluster, acks: str, first_offset: int | None
+) -> None:
+    name = f"acks-{acks}"
+    cluster.create_topic(name)
+    sent = cli.json("message", "produce", name, "value", "--acks", acks)
+    assert sent["messages"] == 1
+    assert sent["partitions"][0]["first_offset"] == first_offset
+    assert cli.out("message", "consume", name, "--follow", "--count", "1") == b"value\n"
+
+
+def test_reading_starts_and_stops_where_it_is_told(cli: Cli, topic: str) -> None:
+    for first in (0, 5):
+        values = [str(number) for number in range(first, first + 5)]
+        time_of_all = f"@{1_700_000_000_000 + first * 1000}"
+        cli.run("message", "produce", topic, *values, "-p", "0", "--timestamp", time_of_all)
+
+    def read(*options: str) -> list[int]:
+        return [int(line) for line in cli.out("message", "consume", topic, *options).split()]
+
+    assert read() == list(range(10))
+    assert read("--from", "7") == [7, 8, 9]
+    assert read("--from", "-2") == [8, 9]
+    assert read("--from", "3", "--to", "5") == [3, 4]
+    assert read("--from", "@1700000005000") == [5, 6, 7, 8, 9]
+    assert read("--from", "2023-11-14T22:13:21+00:00", "--count", "2") == [5, 6]
+    assert read("--from", "@1700000005001") == []
+    assert read("--from", "-1h") == []
+    assert read("--from", "end") == []
+    assert read("--from", "100") == []
+    assert read("--partition", "1") == []
+    assert read("--partition", "0", "--count", "3") == [0, 1, 2]
+    assert read("--count", "0") == []
+    assert "has no partition 3" in cli.error("message", "consume", topic, "-p", "3", code=4)
+
+
+def test_following_prints_what_comes_until_it_is_interrupted(cli: Cli, topic: str) -> None:
+    with subprocess.Popen(
+        [*COMMAND, "message", "consume", topic, "--from", "end", "--follow"],
+        stdout=subprocess.PIPE,
+    ) as follower:
+        try:
+            assert follower.stdout is not None
+            # It may not have found the end yet: messages are sent until one arrives.
+            os.set_blocking(follower.stdout.fileno(), False)
+            deadline = time.monotonic() + TIMEOUT_S
+            while not (line := follower.stdout.readline()):
+                assert time.monotonic() < deadline
+                cli.run("message", "produce", topic, "news")
+            assert line == b"news\n"
+            follower.send_signal(signal.SIGINT)
+            assert follower.wait(TIMEOUT_S) == 0
+        finally:
+            follower.kill()
+
+
+def test_a_reader_that_leaves_early_is_no_failure(cli: Cli, topic: str) -> None:
+    cli.run("message", "produce", topic, stdin=b"x" * 99 + b"\n" + b"y" * 99_999 + b"\n" * 20_000)
+    with subprocess.Popen(
+        [*COMMAND, "message", "consume", topic],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as consumer:
+        assert consumer.stdout is not None and consumer.stderr is not None
+        consumer.stdout.read(10)
+        consumer.stdout.close()
+        assert consumer.stderr.read() == b""
+        assert consumer.wait(TIMEOUT_S) == 0
+
+
+def test_input_that_is_wrong_is_named_and_what_came_before_is_sent(cli: Cli, topic: str) -> None:
+    text = cli.error("message", "produce", topic, "--key-separator", "=", stdin=b"a=1\nb\n", code=1)
+    assert "Message 2 has no key separator '='" in text
+    assert cli.out("message", "consume", topic, "--format", "{key}{value}") == b"a1\n"
+    assert "There is no file" in cli.error("message", "produce", topic, "--file", "missing.txt", code=4)
+
+
+def test_a_message_that_the_topic_refuses_fails_the_command(cli: Cli, cluster: Cluster) -> None:
+    cluster.create_topic("tiny", config={"max.message.bytes": 100})
+    text = cli.error("message", "produce", "tiny", "x" * 1000, code=1)
+    assert "Message size too large" in text and "max.message.bytes" in text
+    assert "no such partition" in cli.error("message", "produce", "tiny", "x", "--partition", "5", code=4)
+
+
+def test_an_unknown_topic_is_made_by_producing_only_where_the_broker_does_so(cli: Cli) -> None:
+    cli.run("message", "produce", "made-by-use", "x")
+    with Cluster(config={"auto.create.topics.enable": False}) as strict:
+        cli.use(strict)
+        text = cli.error("message", "produce", "not-made", "x", "--timeout", "1", code=4)
+        assert "There is no topic 'not-made'" in text
+
+
+# ---- configs, bench, doctor -----------------------------------------------------------------------------------
+
+
+def test_configs_are_set_read_and_set_back(cli: Cli, topic: str) -> None:
+    cli.run("config", "set", "topic", topic, "flush.messages=5", "cleanup.policy=compact,delete")
+    assert cli.out("config", "get", "topic", topic, "flush.messages") == b"5\n"
+    assert set(cli.json("config", "get", "topic", topic)) == {"flush.messages", "cleanup.policy"}
+    assert cli.json("config", "get", "topic", topic, "--all")["segment.bytes"]["source"] == "default"
+    cli.run("config", "unset", "topic", topic, "flush.messages")
+    assert set(cli.json("config", "get", "topic", topic)) == {"cleanup.policy"}
+    cli.run("config", "set", "topic", topic, "flush.messages=7", "--validate-only")
+    assert set(cli.json("config", "get", "topic", topic)) == {"cleanup.policy"}
+    assert "A topic has no config 'flush.message'" in cli.error(
+        "config", "get", "topic", topic, "flush.message", code=4
+    )
+
+
+def test_where_one_config_is_refused_none_is_changed(cli: Cli, topic: str) -> None:
+    text = cli.error("config", "set", "topic", topic, "flush.messages=5", "segment.byte=1", code=1)
+    assert "segment.byte" in text and "Did you mean segment.bytes" in text
+    assert cli.json("config", "get", "topic", topic) == {}
+
+
+def test_a_broker_can_be_reconfigured_while_it_runs(cli: Cli) -> None:
+    cli.run("config", "set", "broker", "1", "message.max.bytes=2000000")
+    changed = cli.json("config", "get", "broker", "1")["message.max.bytes"]
+    assert (changed["value"], changed["source"]) == ("2000000", "changed while running")
+    cli.run("config", "unset", "broker", "1", "message.max.bytes")
+    assert "message.max.bytes" not in cli.json("config", "get", "broker", "1")
+
+
+def test_keys_are_explained_without_a_cluster(cli: Cli) -> None:
+    (key,) = cli.json("config", "keys", "segment.bytes")
+    assert key["scope"] == "topic" and key["default"] == "1073741824" and key["doc"]
+    assert "Did you mean segment.bytes" in cli.error("config", "keys", "segment.byte", code=4)
+
+
+def test_bench_measures_and_leaves_no_topic(cli: Cli, cluster: Cluster) -> None:
+    before = cluster.topics
+    produced = cli.json("bench", "produce", "--messages", "2000", "--size", "100", "--partitions", "2")
+    assert (produced["messages"], produced["bytes"]) == (2000, 200_000)
+    assert produced["messages_per_s"] > 0
+    latency = produced["latency_ms"]["acknowledged"]
+    assert 0 < latency["p50"] <= latency["p99"] <= latency["max"]
+    consumed = cli.json("bench", "consume", "--messages", "2000", "--size", "100")
+    assert (consumed["messages"], consumed["bytes"]) == (2000, 200_000)
+    timed = cli.json("bench", "latency", "--messages", "50")["latency_ms"]
+    assert timed["acknowledged"]["p50"] > 0
+    assert 0 < timed["end_to_end"]["p50"] <= timed["end_to_end"]["max"]
+    assert cluster.topics == before
+    text = cli.out("bench", "produce", "--messages", "2000").decode()
+    assert "messages/s" in text and "p99.9" in text and "%" in text
+
+
+def test_doctor_finds_a_cluster_well(cli: Cli, topic: str, tmp_path: Path) -> None:
+    sections = {section["title"]: section["findings"] for section in cli.json("doctor")}
+    assert {finding["status"] for finding in sections["Cluster"]} == {"ok"}
+    subjects = [finding["subject"] for finding in sections["Cluster"]]
+    assert subjects == ["cluster", "broker 1", "controller", "topics", "partitions"]
+
+
+def test_doctor_fails_where_a_cluster_cannot_be_reached(cli: Cli) -> None:
+    done = cli.run("doctor", "--bootstrap", "127.0.0.1:1", code=1)
+    assert b"nothing listens there" in done.stdout and b"1 to mend." in done.stdout
+
+
+def test_topic_names_are_completed_from_the_cluster(cli: Cli, topic: str) -> None:
+    words = f"moldau topic describe {topic[:-3]}"
+    completing = {"_MOLDAU_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": "3"}
+    done = subprocess.run(
+        COMMAND, capture_output=True, timeout=TIMEOUT_S, env=os.environ | completing, check=True
+    )
+    assert done.stdout.decode().splitlines() == [f"plain,{topic}"]

@@ -1,0 +1,259 @@
+"""`moldau up` and `moldau broker` as processes: ready line, signals, data folders, and what stops a start."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+TIMEOUT_S = 60
+COMMAND = [sys.executable, "-c", "from moldau.cli import main; main()"]
+READY = re.compile(r"ready: bootstrap\.servers=(localhost|127\.0\.0\.1):(\d+)\n")
+
+
+class Process:
+    """A running `moldau up` or `moldau broker`, ready when constructed."""
+
+    def __init__(self, folder: Path, *arguments: str, **environment: str) -> None:
+        self.errors = folder / "errors"
+        with self.errors.open("ab") as errors:
+            self.popen = subprocess.Popen(
+                [*COMMAND, *arguments],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                cwd=folder,
+                env=os.environ | environment,
+            )
+        assert self.popen.stdout is not None
+        self.first_line = self.popen.stdout.readline()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        match = READY.fullmatch(self.first_line)
+        assert match, (self.first_line, self.errors.read_text())
+        return f"{match[1]}:{match[2]}"
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        self.popen.send_signal(number)
+        return self.popen.wait(TIMEOUT_S)
+
+    def log(self) -> list[dict[str, str]]:
+        return [json.loads(line) for line in self.errors.read_text().splitlines()]
+
+
+Start = Callable[..., Process]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    started: list[Process] = []
+
+    def run(*arguments: str, **environment: str) -> Process:
+        started.append(Process(tmp_path, *arguments, **environment))
+        return started[-1]
+
+    yield run
+    for process in started:
+        process.popen.kill()
+        process.popen.wait()
+        assert process.popen.stdout is not None
+        process.popen.stdout.close()
+
+
+def refused(folder: Path, *arguments: str, code: int = 5) -> str:
+    done = subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, timeout=TIMEOUT_S, cwd=folder, check=False
+    )
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    assert done.stderr.startswith("error: ") and "Traceback" not in done.stderr
+    return done.stderr
+
+
+def produce(address: str, topic: str, value: bytes) -> None:
+    producer = Producer({"bootstrap.servers": address})
+    producer.produce(topic, value)
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+def consume(address: str, topic: str, count: int) -> list[bytes | None]:
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "test"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    try:
+        return [message.value() for message in consumer.consume(count, TIMEOUT_S)]
+    finally:
+        consumer.close()
+
+
+def test_up_keeps_its_data_in_moldau_data_over_restarts(start: Start, tmp_path: Path) -> None:
+    first = start("up", "--port", "0")
+    produce(first.bootstrap_servers, "orders", b"before")
+    data = tmp_path / "moldau-data"
+    assert (data / "cluster.sqlite").exists()
+    assert int((data / "broker-1" / "pid").read_text()) == first.popen.pid
+    assert first.end() == 0
+    assert not (data / "broker-1" / "pid").exists()
+
+    second = start("up", "--port", "0")
+    produce(second.bootstrap_servers, "orders", b"after")
+    assert consume(second.bootstrap_servers, "orders", 2) == [b"before", b"after"]
+
+
+def test_the_ready_line_is_all_of_stdout_and_logs_are_json_lines_on_stderr(start: Start) -> None:
+    process = start("up", "--port", "0")
+    assert process.bootstrap_servers
+    process.end()
+    assert process.popen.stdout is not None and process.popen.stdout.read() == ""
+    messages = [entry["message"] for entry in process.log()]
+    assert messages[0].startswith("ready") and messages[-2:] == ["stopping", "stopped"]
+    assert process.log()[0]["bootstrap_servers"] == process.bootstrap_servers
+
+
+def test_the_ready_line_is_json_when_asked(start: Start) -> None:
+    process = start("up", "--port", "0", "--json")
+    ready = json.loads(process.first_line)
+    assert ready["ready"] is True
+    produce(ready["bootstrap_servers"], "orders", b"1")
+
+
+def test_it_listens_on_the_port_that_it_is_given(start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    process = start("up", "--port", str(port), "--data", ":temp:")
+    assert process.bootstrap_servers == f"localhost:{port}"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_it_cleanly_and_temporary_data_is_gone(
+    start: Start, tmp_path: Path, number: int
+) -> None:
+    process = start("up", "--port", "0", "--data", ":temp:", TMPDIR=str(tmp_path))
+    produce(process.bootstrap_servers, "orders", b"1")
+    assert list(tmp_path.glob("moldau-*/broker-1/orders-0"))
+    assert process.end(number) == 0
+    assert list(tmp_path.glob("moldau-*")) == []
+
+
+def test_settings_come_from_options_over_variables(start: Start) -> None:
+    process = start(
+        "up", "--port", "0", "--data", ":temp:", "--set", "num.partitions=3",
+        MOLDAU_NUM_PARTITIONS="2", MOLDAU_DEFAULT_REPLICATION_FACTOR="1", MOLDAU_DEBUG="0",
+    )  # fmt: skip
+    produce(process.bootstrap_servers, "orders", b"1")
+    done = subprocess.run(
+        [*COMMAND, "topic", "list", "--json", "--bootstrap", process.bootstrap_servers],
+        capture_output=True,
+        timeout=TIMEOUT_S,
+        check=True,
+    )
+    assert json.loads(done.stdout) == [{"name": "orders", "partitions": 3, "replication_factor": 1}]
+
+
+@pytest.mark.parametrize("name", ["broker.toml", "broker.properties"])
+def test_broker_runs_from_a_file(start: Start, tmp_path: Path, name: str) -> None:
+    quote = '"' if name.endswith("toml") else ""
+    (tmp_path / name).write_text(
+        f"node.id={quote}7{quote}\nlisteners={quote}PLAINTEXT://127.0.0.1:0{quote}\nlog.dirs={quote}data{quote}\n"
+    )
+    process = start("broker", "--config", name, "--set", "num.partitions=2")
+    produce(process.bootstrap_servers, "orders", b"1")
+    assert consume_any(process.bootstrap_servers, "orders", 2) == b"1"
+    assert "node.id=7" in (tmp_path / "data" / "meta.properties").read_text()
+    assert (tmp_path / "data" / "cluster.sqlite").exists()
+    assert process.end() == 0
+
+
+def consume_any(address: str, topic: str, partitions: int) -> bytes | None:
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "test"})
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+    try:
+        (message,) = consumer.consume(1, TIMEOUT_S)
+        value: bytes | None = message.value()
+        return value
+    finally:
+        consumer.close()
+
+
+def test_a_port_in_use_is_said_in_one_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("0.0.0.0", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        text = refused(tmp_path, "up", "--port", port, "--data", ":temp:")
+    assert "The port is in use by another process" in text and port in text and "--port" in text
+
+
+def test_an_address_that_is_not_this_machines_is_said_so(tmp_path: Path) -> None:
+    text = refused(tmp_path, "up", "--set", "listeners=PLAINTEXT://203.0.113.1:9092", "--data", ":temp:")
+    assert "This machine has no such address" in text
+
+
+def test_a_data_folder_in_use_names_the_process_that_uses_it(start: Start, tmp_path: Path) -> None:
+    process = start("up", "--port", "0")
+    text = refused(tmp_path, "up", "--port", "0")
+    assert "in use by another broker" in text and str(process.popen.pid) in text
+    produce(process.bootstrap_servers, "orders", b"still well")
+
+
+def test_a_folder_with_other_files_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.tex").write_text("words")
+    assert "chapter.tex" in refused(tmp_path, "up", "--port", "0", "--data", "thesis")
+    assert [path.name for path in (tmp_path / "thesis").iterdir()] == ["chapter.tex"]
+
+
+def test_a_folder_of_another_cluster_is_refused(start: Start, tmp_path: Path) -> None:
+    start("up", "--port", "0").end()
+    (tmp_path / "moldau-data" / "cluster.sqlite").unlink()
+    text = refused(tmp_path, "up", "--port", "0")
+    assert "belongs to cluster.id=" in text and "Choose" in text
+
+
+def test_a_store_that_is_no_store_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "store").write_text("not a database, but longer than the head of one: " + "x" * 200)
+    text = refused(tmp_path, "up", "--port", "0", "--store", "sqlite:store", "--data", ":temp:")
+    assert "cannot open the cluster store store" in text.lower() and "--store" in text
+
+
+def test_a_file_with_an_unknown_key_is_refused_with_the_near_one(tmp_path: Path) -> None:
+    (tmp_path / "broker.toml").write_text("node.id = 1\nlog.retention.hourss = 3\n")
+    text = refused(tmp_path, "broker", "--config", "broker.toml", code=2)
+    assert "log.retention.hourss" in text and "did you mean 'log.retention.hours'?" in text
+    (tmp_path / "broken.toml").write_text("node.id = \n")
+    assert "broken.toml: not TOML" in refused(tmp_path, "broker", "--config", "broken.toml", code=2)
+
+
+def test_doctor_looks_into_a_data_folder(start: Start, tmp_path: Path) -> None:
+    process = start("up", "--port", "0")
+    produce(process.bootstrap_servers, "orders", b"value" * 100)
+
+    def findings(code: int) -> list[tuple[str, str, str]]:
+        done = subprocess.run(
+            [*COMMAND, "doctor", "--deep", "--json", "--data", "moldau-data"],
+            capture_output=True,
+            timeout=TIMEOUT_S,
+            cwd=tmp_path,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout
+        (section,) = (found for found in json.loads(done.stdout) if found["title"] == "Data folder")
+        return [(found["status"], found["subject"], found["text"]) for found in section["findings"]]
+
+    assert ("ok", "broker-1", f"is running as process {process.popen.pid}") in findings(0)
+    process.end()
+    assert ("ok", "broker-1", "was stopped cleanly") in findings(0)
+    assert ("ok", "logs", "1 batch checked, all sound") in findings(0)
+
+    (segment,) = (tmp_path / "moldau-data" / "broker-1" / "orders-0").glob("*.log")
+    damaged = bytearray(segment.read_bytes())
+    damaged[-1] ^= 1
+    segment.write_bytes(damaged)
+    (found,) = (finding for finding in findings(1) if finding[0] == "problem")
+    assert found[1] == "orders-0" and "checksum does not match" in found[2]

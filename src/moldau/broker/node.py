@@ -215,6 +215,8 @@ class Broker:
         configs = self.image.broker_configs
         self.config = self.config.with_dynamic(configs.get("", {}), configs.get(str(self.node_id), {}))
         self.fetch_bytes_max = self.config["fetch.max.bytes"]
+        self._server.connections_max = self.config["max.connections"]
+        self._server.connections_per_ip_max = self.config["max.connections.per.ip"]
 
     def _on_log_failure(self, failed: Log, error: OSError) -> None:
         log.error("%s is offline: %s", failed.topic_partition, error)

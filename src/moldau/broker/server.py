@@ -44,8 +44,8 @@ class Server:
         self.connections: dict[Connection, None] = {}  # in the order of arrival
         self._net = runtime.net
         self._dispatch = dispatch
-        self._connections_max = connections_max
-        self._per_ip_max = connections_per_ip_max
+        self.connections_max = connections_max
+        self.connections_per_ip_max = connections_per_ip_max
         self._per_ip: dict[str, int] = {}
         self._waiting: deque[tuple[Stream, str]] = deque()
         self._idle_s_max = idle_ms_max / 1000
@@ -62,12 +62,14 @@ class Server:
 
     def _accept(self, stream: Stream, listener_name: str) -> None:
         ip = stream.peer[0]
-        if self._per_ip.get(ip, 0) >= self._per_ip_max:
+        if self._per_ip.get(ip, 0) >= self.connections_per_ip_max:
             log.warning(
-                "refusing a connection of %s: max.connections.per.ip=%d is reached", ip, self._per_ip_max
+                "refusing a connection of %s: max.connections.per.ip=%d is reached",
+                ip,
+                self.connections_per_ip_max,
             )
             stream.close()
-        elif len(self.connections) < self._connections_max:
+        elif len(self.connections) < self.connections_max:
             self._open(stream, listener_name)
         elif len(self._waiting) < CONNECTIONS_WAITING_MAX:
             self.metrics.connections_held_back += 1
@@ -95,7 +97,7 @@ class Server:
             self.tasks.call_soon(self._admit_waiting)
 
     def _admit_waiting(self) -> None:
-        while self._waiting and len(self.connections) < self._connections_max and not self._is_closing:
+        while self._waiting and len(self.connections) < self.connections_max and not self._is_closing:
             self._open(*self._waiting.popleft())
 
     def _schedule_sweep(self, *_: Any) -> None:

@@ -181,6 +181,11 @@ class SimDisk:
         self._platter.folder(folder)
         return self.drive.free_bytes()
 
+    def total_bytes(self, folder: str) -> int:
+        self._life.check()
+        self._platter.folder(folder)
+        return self.drive.total_bytes()
+
 
 class SimLock:
     def __init__(self, drive: Drive, path: str, life: Life) -> None:

@@ -102,3 +102,7 @@ class Drive:
 
     def free_bytes(self) -> int:
         return self.room_for(FREE_BYTES_UNBOUNDED)
+
+    def total_bytes(self) -> int:
+        capacity = self.faults.capacity_bytes
+        return FREE_BYTES_UNBOUNDED + self.platter.used_bytes if capacity is None else capacity

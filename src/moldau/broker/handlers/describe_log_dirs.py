@@ -50,9 +50,11 @@ def _partition(place: TopicPartition, size_bytes: int) -> SimpleNamespace:
 async def _folder(
     broker: AdminBroker, path: str, topics: dict[str, list[SimpleNamespace]]
 ) -> SimpleNamespace:
-    error, usable_bytes = ErrorCode.none, UNKNOWN_BYTES
+    error, usable_bytes, total_bytes = ErrorCode.none, UNKNOWN_BYTES, UNKNOWN_BYTES
+    disk, in_thread = broker.runtime.disk, broker.runtime.tasks.in_thread
     try:
-        usable_bytes = await broker.runtime.tasks.in_thread(broker.runtime.disk.free_bytes, path)
+        usable_bytes = await in_thread(disk.free_bytes, path)
+        total_bytes = await in_thread(disk.total_bytes, path)
     except OSError:
         error = ErrorCode.kafka_storage_error
     return SimpleNamespace(
@@ -61,7 +63,7 @@ async def _folder(
         topics=tuple(
             SimpleNamespace(name=name, partitions=tuple(partitions)) for name, partitions in topics.items()
         ),
-        total_bytes=UNKNOWN_BYTES,
+        total_bytes=total_bytes,
         usable_bytes=usable_bytes,
         is_cordoned=False,
     )

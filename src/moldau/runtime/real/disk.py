@@ -121,6 +121,15 @@ class RealDisk:
             volume = os.statvfs(folder)
             return volume.f_bavail * volume.f_frsize
 
+    def total_bytes(self, folder: str) -> int:
+        if sys.platform == "win32":
+            import shutil
+
+            return shutil.disk_usage(folder).total
+        else:  # noqa: RET505 (as above)
+            volume = os.statvfs(folder)
+            return volume.f_blocks * volume.f_frsize
+
     def close(self) -> None:
         """Close the descriptors of the pool."""
         self.pool.close_all()

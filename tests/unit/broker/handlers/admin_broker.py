@@ -34,7 +34,8 @@ class AdminBroker:
             folders=[SimpleNamespace(path="/one"), SimpleNamespace(path="/two")]
         )
         self.runtime: Any = SimpleNamespace(
-            tasks=self, disk=SimpleNamespace(free_bytes=lambda path: self.free_bytes)
+            tasks=self,
+            disk=SimpleNamespace(free_bytes=lambda path: self.free_bytes, total_bytes=lambda path: 4000),
         )
         self.partitions: dict[TopicPartition, Any] = {}
 

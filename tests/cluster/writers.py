@@ -22,6 +22,8 @@ from moldau.records.record import Record, build_batch
 
 IN_FLIGHT_MAX = 5
 UNACKNOWLEDGED_MAX = 500
+PAUSE_S = 0.005
+"""Between two requests: the tests read all that was written, with Python's speed."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class IdempotentWriter(Writer):
             partition, values = self._next_values(self._random.randint(1, 20))
             for value in values:
                 producer.produce(self._topic, value, partition=partition, on_delivery=self._on_delivery)
-            producer.poll(0.002)
+            producer.poll(PAUSE_S)
             while len(producer) > UNACKNOWLEDGED_MAX and not self._end.is_set():
                 producer.poll(0.05)
         left = producer.flush(30)
@@ -143,6 +145,7 @@ class PipelinedWriter(Writer):
                 connection.send(frame(request))
                 in_flight.append((partition, values, request))
             self._take_answer(connection, *in_flight.popleft())
+            time.sleep(PAUSE_S)
 
     def _take_answer(
         self, connection: RawConnection, partition: int, values: list[bytes], request: object

@@ -237,6 +237,14 @@ def test_every_codec_is_stored_and_read(cli: Cli, cluster: Cluster, codec: str) 
     assert cli.out("message", "consume", name) == lines
 
 
+def test_an_idempotent_producer_gets_its_messages_stored(cli: Cli, topic: str) -> None:
+    cli.run("message", "produce", topic, "a", "b", "--idempotent", "-p", "0")
+    assert cli.out("message", "consume", topic) == b"a\nb\n"
+    assert "--idempotent needs --acks all" in cli.error(
+        "message", "produce", topic, "a", "--idempotent", "--acks", "1", code=2
+    )
+
+
 @pytest.mark.parametrize(("acks", "first_offset"), [("0", None), ("1", 0), ("all", 0)])
 def test_acks_decide_who_must_have_a_message(
     cli: Cli, cluster: Cluster, acks: str, first_offset: int | None
@@ -292,6 +300,39 @@ def test_following_prints_what_comes_until_it_is_interrupted(cli: Cli, topic: st
             assert follower.wait(TIMEOUT_S) == 0
         finally:
             follower.kill()
+
+
+def test_following_outlives_a_restart_of_the_broker(cli: Cli) -> None:
+    with Cluster(topics={"orders": 1}) as restarted:
+        cli.use(restarted)
+        arguments = ["message", "consume", "orders", "--follow", "--count", "2"]
+        with subprocess.Popen(
+            [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as follower:
+            try:
+                assert follower.stdout is not None
+                cli.run("message", "produce", "orders", "before")
+                assert follower.stdout.readline() == b"before\n"
+                restarted.restart()
+                cli.run("message", "produce", "orders", "after")
+                assert follower.communicate(timeout=TIMEOUT_S) == (b"after\n", b"")
+                assert follower.returncode == 0
+            finally:
+                follower.kill()
+
+
+def test_a_cluster_that_is_lost_while_reading_is_reported_within_the_time_out(cli: Cli) -> None:
+    with Cluster(topics={"orders": 1}) as lost:
+        cli.use(lost)
+        cli.run("message", "produce", "orders", stdin=b"x" * 1000 + b"\n" * 200_000)
+        arguments = ["message", "consume", "orders", "--timeout", "1", "-X", "queued.max.messages.kbytes=64"]
+        follower = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert follower.stdout is not None
+        follower.stdout.read(2000)  # it waits for us now, with most of the topic unread
+    with follower:
+        _, errors = follower.communicate(timeout=TIMEOUT_S)
+    assert follower.returncode == 3
+    assert errors.startswith(b"error: The cluster at") and b"does not answer" in errors
 
 
 def test_a_reader_that_leaves_early_is_no_failure(cli: Cli, topic: str) -> None:

@@ -5,6 +5,7 @@ not ours or cannot be written. What is inside a log is the log's own business.
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 
 from moldau.cli.errors import CliError, Exit
@@ -75,7 +76,8 @@ def read_pid(folder: str) -> int | None:
     try:
         with open(os.path.join(folder, PID_FILE)) as file:
             pid = int(file.read())
-        os.kill(pid, 0)
+        if sys.platform != "win32":  # there, signal 0 is Ctrl-C
+            os.kill(pid, 0)
     except (OSError, ValueError):
         return None
     return pid

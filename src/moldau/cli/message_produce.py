@@ -1,7 +1,8 @@
 """`moldau message produce`: messages from arguments, a file or stdin into a topic.
 
-Messages keep their order per partition (the producer is idempotent unless acks is weaker than all). The first
-failure ends the reading, and the command fails with its reason; what was acknowledged before is in the topic.
+Messages keep their order per partition. A retry after a lost answer can store one twice, unless `--idempotent`,
+which is not the default because librdkafka needs half a second to begin with it. The first failure ends the
+reading, and the command fails with its reason; what was acknowledged before is in the topic.
 """
 
 from __future__ import annotations
@@ -89,6 +90,7 @@ moldau message produce pictures --whole --file cat.png
 @click.option(
     "--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True, help="Who must have it."
 )
+@click.option("--idempotent", is_flag=True, help="Store each message once, also when a request is repeated.")
 @cluster_options
 @json_option()
 def produce(
@@ -109,11 +111,14 @@ def produce(
     whole: bool,
     codec: str,
     acks: str,
+    idempotent: bool,
     target: Target,
     as_json: bool,
 ) -> None:
     """Send messages to a topic, from arguments or one per line of stdin."""
     check_options(values, path, key, key_separator, json_input, whole)
+    if idempotent and acks != "all":
+        raise usage("--idempotent needs --acks all.")
     separator = unescape(key_separator).encode() if key_separator is not None else None
     line_reader = LineReader(separator, null.encode() if null is not None else None, key_as, value_as)
     defaults = Outgoing(
@@ -126,7 +131,9 @@ def produce(
     connection = Connection(target)
     producer = connection.producer(
         acks=acks,
-        enable_idempotence=acks == "all",
+        enable_idempotence=idempotent,
+        # Without idempotence, a retry could overtake what is under way behind it.
+        **({} if idempotent else {"max_in_flight": 1}),
         compression_type=codec,
         linger_ms=5,
         message_timeout_ms=int(max(MESSAGE_TIMEOUT_S_MIN, target.timeout_s) * 1000),

@@ -64,7 +64,10 @@ def console(*, err: bool = False) -> Any:
 
     setting = colour_setting()
     return Console(
-        stderr=err, no_color=setting is False, force_terminal=True if setting else None, highlight=False
+        stderr=err,
+        color_system=None if setting is False else "auto",
+        force_terminal=True if setting else None,
+        highlight=False,
     )
 
 

@@ -272,7 +272,9 @@ def delete(names: tuple[str, ...], if_exists: bool, yes: bool, target: Target, a
     """Delete topics with all their messages."""
     connection = Connection(target)
     if not yes and sys.stdin.isatty():
-        click.confirm(f"Delete {', '.join(names)} with all messages?", abort=True, err=True)
+        question = f"Delete {', '.join(names)} with all messages?"
+        if not click.confirm(question, err=True):
+            raise CliError("Nothing was deleted.")
     futures = connection.admin.delete_topics(
         list(names), operation_timeout=target.timeout_s, request_timeout=target.timeout_s
     )

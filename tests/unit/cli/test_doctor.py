@@ -1,0 +1,180 @@
+"""What doctor says of machines and folders that lack something."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from moldau.cli import doctor_machine
+from moldau.cli.doctor_cluster import broker, partitions
+from moldau.cli.doctor_data import examine_data
+from moldau.cli.findings import Status
+
+
+class Usage(NamedTuple):
+    total: int
+    used: int
+    free: int
+
+
+@pytest.mark.parametrize(
+    ("free", "expected"), [(100 << 20, Status.PROBLEM), (2 << 30, Status.WARNING), (100 << 30, Status.OK)]
+)
+def test_little_room_on_the_disk_is_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, expected: Status
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _folder: Usage(200 << 30, 0, free))
+    finding = doctor_machine.disk_space(str(tmp_path / "not" / "there" / "yet"))
+    assert finding.status is expected
+    assert str(tmp_path) in finding.text
+
+
+def test_a_port_that_is_taken_is_noted() -> None:
+    with socket.create_server(("", 0)) as server:
+        port = server.getsockname()[1]
+        assert doctor_machine.port_state(port).status is Status.NOTE
+    assert doctor_machine.port_state(port).status is Status.OK
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ('openjdk version "17.0.9" 2023-10-17\nOpenJDK Runtime Environment', 17),
+        ('openjdk version "21" 2023-09-19', 21),
+        ('java version "1.8.0_392"', 8),
+        ("no such thing", None),
+    ],
+)
+def test_the_version_of_java_is_read_as_it_is_printed(
+    monkeypatch: pytest.MonkeyPatch, text: str, version: int | None
+) -> None:
+    def run(command: list[str], **_options: Any) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(command, 0, stdout="", stderr=text)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setenv("JAVA_HOME", "/java")
+    assert doctor_machine.java_version() == version
+
+
+def test_a_machine_without_java_is_well_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(shutil, "which", lambda _name: None)
+    java, pyspark = doctor_machine.spark()
+    assert (java.status, java.text) == (Status.NOTE, "not found")
+    assert pyspark.status in (Status.NOTE, Status.OK)
+
+
+def test_a_missing_package_is_a_problem_with_the_command_that_mends_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(doctor_machine, "version_of", lambda name: None if name == "cramjam" else "1")
+    first = next(doctor_machine.packages())
+    assert (first.status, first.advice) == (Status.PROBLEM, "pip install cramjam")
+
+
+def problems(folder: Path) -> list[str]:
+    return [
+        finding.text for finding in examine_data(str(folder), deep=True) if finding.status is Status.PROBLEM
+    ]
+
+
+def test_a_folder_that_is_missing_or_not_moldaus_is_a_problem(tmp_path: Path) -> None:
+    assert problems(tmp_path / "missing") == [f"there is no folder {tmp_path / 'missing'}"]
+    assert problems(tmp_path) == [f"{tmp_path} holds no data of Moldau"]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A folder as `moldau up` leaves it, with one empty log."""
+    broker_folder = tmp_path / "broker-1"
+    (broker_folder / "orders-0").mkdir(parents=True)
+    (broker_folder / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=1\ndirectory.id=d\n")
+    (broker_folder / ".kafka_cleanshutdown").write_text("")
+    (broker_folder / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 0\n")
+    (broker_folder / "orders-0" / "00000000000000000000.log").write_bytes(b"")
+    return tmp_path
+
+
+def damage_store(data: Path) -> None:
+    (data / "cluster.sqlite").write_text("this is not a database, though it is long enough to be one" * 20)
+
+
+def damage_identity(data: Path) -> None:
+    (data / "broker-1" / "meta.properties").write_text("rubbish")
+
+
+def damage_log(data: Path) -> None:
+    (data / "broker-1" / "orders-0" / "00000000000000000000.log").write_bytes(b"\xff" * 100)
+
+
+def damage_partition(data: Path) -> None:
+    (data / "broker-1" / "orders-0" / "partition.metadata").write_text("rubbish")
+
+
+def test_a_sound_folder_has_no_problem(data: Path) -> None:
+    assert problems(data) == []
+    assert problems(data / "broker-1") == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (damage_store, "cannot be read"),
+        (damage_identity, "meta.properties is damaged"),
+        (damage_log, "00000000000000000000.log at 0"),
+        (damage_partition, "damaged partition metadata"),
+    ],
+)
+def test_damage_is_found_and_nothing_is_changed(
+    data: Path, damage: Callable[[Path], None], said: str
+) -> None:
+    damage(data)
+    before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
+    (found,) = problems(data)
+    assert said in found
+    assert {path: path.read_bytes() for path in data.rglob("*") if path.is_file()} == before
+
+
+def test_a_damaged_checkpoint_is_only_a_warning_because_it_is_rebuilt(data: Path) -> None:
+    (data / "broker-1" / "recovery-point-offset-checkpoint").write_text("0\n7\norders 0 0\n")
+    (found,) = (f for f in examine_data(str(data), deep=False) if f.status is Status.WARNING)
+    assert found.subject == "checkpoint" and "rebuilt" in found.advice
+
+
+class Node(NamedTuple):
+    id: int
+    host: str
+    port: int
+
+
+class Partition(NamedTuple):
+    leader: int
+    replicas: list[int]
+    isrs: list[int]
+
+
+class Topic(NamedTuple):
+    partitions: dict[int, Partition]
+
+
+def test_a_broker_that_advertises_what_cannot_be_reached_is_a_problem() -> None:
+    finding = broker(Node(3, "no-such-host.invalid", 9092))
+    assert finding.status is Status.PROBLEM
+    assert "advertises no-such-host.invalid:9092" in finding.text and "advertised.listeners" in finding.advice
+
+
+def test_partitions_without_leader_or_with_lagging_replicas_are_named() -> None:
+    topics = {
+        "a": Topic({0: Partition(1, [1, 2], [1, 2]), 1: Partition(-1, [2], [2])}),
+        "b": Topic({0: Partition(1, [1, 2], [1])}),
+    }
+    found = {finding.subject: finding for finding in partitions(topics)}
+    assert found["leaders"].status is Status.PROBLEM and "1 partition (a-1)" in found["leaders"].text
+    assert found["replicas"].status is Status.WARNING and "1 partition (b-0)" in found["replicas"].text
+    assert "partitions" not in found

@@ -1,0 +1,94 @@
+"""How a broker's settings are put together, and how its process ends."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from moldau.cli.errors import CliError, Exit
+from moldau.cli.launch import Launch, explain_start, read_config, stop_or_leave, store_path
+
+DEFAULTS = {"node.id": "1", "num.partitions": "2"}
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("MOLDAU_"):
+            monkeypatch.delenv(name)
+
+
+def test_options_win_over_variables_over_the_file_over_defaults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text("num.partitions = 3\n")
+
+    def partitions(path: str | None, options: dict[str, str]) -> int:
+        count: int = read_config(DEFAULTS, path, options)["num.partitions"]
+        return count
+
+    assert partitions(None, {}) == 2
+    assert partitions(str(file), {}) == 3
+    monkeypatch.setenv("MOLDAU_NUM_PARTITIONS", "4")
+    assert partitions(str(file), {}) == 4
+    assert partitions(str(file), {"num.partitions": "5"}) == 5
+
+
+def test_variables_of_the_command_line_are_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MOLDAU_BOOTSTRAP", "MOLDAU_DEBUG", "MOLDAU_FALLBACKS"):
+        monkeypatch.setenv(name, "1")
+    read_config(DEFAULTS, None, {})
+    monkeypatch.setenv("MOLDAU_NUM_PARTITION", "4")
+    with pytest.raises(CliError, match="MOLDAU_NUM_PARTITION ") as error:
+        read_config(DEFAULTS, None, {})
+    assert error.value.code is Exit.USAGE
+
+
+def test_a_file_that_cannot_be_read_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(CliError, match="is a folder") as error:
+        read_config({}, str(tmp_path), {})
+    assert error.value.code is Exit.USAGE
+    (tmp_path / "image.properties").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(CliError, match="not a text file"):
+        read_config({}, str(tmp_path / "image.properties"), {})
+
+
+def test_a_store_is_a_sqlite_file() -> None:
+    assert store_path("", "default") == "default"
+    assert store_path("sqlite:some/file", "default") == "some/file"
+    for url in ("sqlite:", "file", "zookeeper:localhost:2181/x"):
+        with pytest.raises(CliError, match="names no cluster store"):
+            store_path(url, "default")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.EADDRINUSE, "Address already in use"), "The port is in use"),
+        (OSError(errno.EADDRNOTAVAIL, "Cannot assign"), "no such address"),
+        (PermissionError(errno.EACCES, "Permission denied"), "may not listen there"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "some/file"),
+            "No space left on device (some/file)",
+        ),
+    ],
+)
+def test_what_stops_a_start_is_one_sentence_with_what_to_do(error: OSError, said: str) -> None:
+    explained = explain_start(error, Launch(read_config(DEFAULTS, None, {}), "store"))
+    assert said in explained.message and explained.hint
+    assert explained.code is Exit.CANNOT_START
+
+
+def test_the_first_signal_stops_and_the_second_leaves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[int] = []
+    monkeypatch.setattr(os, "_exit", left.append)
+    stopping = asyncio.Event()
+    stop_or_leave(stopping)
+    assert stopping.is_set() and not left
+    stop_or_leave(stopping)
+    assert left == [Exit.INTERRUPTED]

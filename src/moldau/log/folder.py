@@ -10,7 +10,7 @@ import errno
 import json
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from moldau.base.ids import TopicPartition
@@ -45,6 +45,9 @@ class DataFolder:
         self.path = path
         self.directory_id: uuid.UUID | None = None
         self.failure: OSError | None = None
+        self.log_count = 0
+        self._names_changed = 0
+        self._names_synced = 0
         self._disk = disk
         self._lock: FileLock | None = None
         self._written: dict[str, bytes] = {}
@@ -152,6 +155,19 @@ class DataFolder:
         if self._written.get(name) != content:
             self._disk.write_atomic(f"{self.path}/{name}", content)
             self._written[name] = content
+
+    def name_sync(self) -> Callable[[], None]:
+        """A name in the folder has changed: the work that makes it durable, done once for all until then."""
+        self._names_changed += 1
+        mine = self._names_changed
+
+        def sync() -> None:
+            changed = self._names_changed
+            if self._names_synced < mine:
+                self._disk.sync_folder(self.path)
+                self._names_synced = max(self._names_synced, changed)
+
+        return sync
 
     def partitions(self) -> list[tuple[TopicPartition, str]]:
         """The logs in the folder, with their folders. What a deletion left behind is removed."""

@@ -49,8 +49,12 @@ class Index:
 
     @classmethod
     def of_file(cls, disk: Disk, path: str, entry: Struct) -> Index:
-        """An index that exists; a last entry that was cut off is ignored and later overwritten."""
-        return cls(disk, path, entry, disk.size(path) // entry.size)
+        """What a file holds. A last entry that was cut off is ignored; no file is an empty index."""
+        try:
+            size = disk.size(path)
+        except FileNotFoundError:
+            size = 0
+        return cls(disk, path, entry, size // entry.size)
 
     @property
     def count(self) -> int:

@@ -9,6 +9,7 @@ for good: every later call raises that error. Memory does not grow with the log 
 from __future__ import annotations
 
 import asyncio
+import errno
 import uuid
 from collections.abc import Callable
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
 from moldau.config.topic import TopicConfig
 from moldau.log import names
-from moldau.log.checkpoints import write_epochs
+from moldau.log.checkpoints import write_epochs, write_partition_metadata
 from moldau.log.epochs import EpochEnd, LeaderEpochs
 from moldau.log.flush import Flushed, Flusher
 from moldau.log.index import read_nowait, read_waiting
@@ -197,6 +198,8 @@ class Log:
         ):
             segment = self._segment_for(stop - start, last_offset, max_timestamp, now_ms)
         OFFSET_AND_EPOCH.pack_into(buffer, start, base_offset, header[1], leader_epoch)
+        if segment.size == 0:
+            self._queue_folder_sync()
         segment.append(
             buffer[start:stop], stop - start, last_offset, max_timestamp, config.index_interval_bytes
         )
@@ -283,13 +286,12 @@ class Log:
         if old.size == 0:
             return
         old.seal()
-        disk, folder = self._runtime.disk, self.folder
-        new = Segment.create(disk, folder, self.next_offset, now_ms)
+        new = Segment.create(self._runtime.disk, self.folder, self.next_offset, now_ms)
         self._set_limits(new)
         self.segments.begin(new)
         self._queue_snapshot()
         self._unsynced.append(old.sync)
-        self._unsynced.append(lambda: disk.sync_folder(folder))
+        self._queue_folder_sync()
         self._flusher.request()
 
     def _set_limits(self, segment: Segment) -> None:
@@ -427,18 +429,28 @@ class Log:
     def flush_done(self) -> None:
         self.last_flushed_offset = max(self.last_flushed_offset, self._flushing_to)
 
-    def queue(self, step: Callable[[], None]) -> None:
-        """Something that must be on the disk before what is appended from now on."""
-        self._unsynced.append(step)
+    def write_created(self, name_sync: Callable[[], None]) -> None:
+        """For a new log: write its id and make its folder durable, in the background and before its
+        records."""
+        if self.topic_id is not None:
+            self._queue_file(names.PARTITION_METADATA, write_partition_metadata(self.topic_id))
+        self._unsynced.append(name_sync)
+        self._flusher.request()
 
     def _queue_snapshot(self) -> None:
         self._snapshot_offset = self.next_offset
         name = names.file_name(self.next_offset, names.SNAPSHOT)
         self._queue_file(name, write_snapshot(self._producers.entries()))
 
+    def _queue_folder_sync(self) -> None:
+        """A file has come into being, or will with the next write."""
+        disk = self._runtime.disk
+        self._unsynced.append(lambda: disk.sync_folder(self.folder))
+
     def _queue_file(self, name: str, content: bytes) -> None:
-        disk, path = self._runtime.disk, f"{self.folder}/{name}"
-        self._unsynced.append(lambda: disk.write_atomic(path, content))
+        disk = self._runtime.disk
+        # The folder's name is taken when the time has come: a deleted log's is another one by then.
+        self._unsynced.append(lambda: disk.write_atomic(f"{self.folder}/{name}", content))
 
     # The end
 
@@ -450,10 +462,11 @@ class Log:
             if self._on_failure is not None:
                 self._on_failure(self, error)
 
-    def abandon(self, reason: OSError) -> None:
-        """The log is deleted or moved away: nobody is told when its files are gone."""
+    def abandon(self, new_folder: str) -> None:
+        """The log is deleted, its folder about to be renamed: nobody is told when its files are gone."""
         self._on_failure = None
-        self.fail(reason)
+        self.fail(FileNotFoundError(errno.ENOENT, "the log is deleted", self.folder))
+        self.folder = new_folder
 
     async def close(self) -> None:
         """Cleanly: indexes complete, a snapshot at the end, everything on the disk. Appends end here."""

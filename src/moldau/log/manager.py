@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Sequence
 from moldau.base.ids import TopicPartition
 from moldau.config.topic import TopicConfig
 from moldau.log import names
-from moldau.log.checkpoints import write_partition_metadata
 from moldau.log.folder import Checkpoints, DataFolder
 from moldau.log.log import LoadedLog, Log
 from moldau.log.recovery import Opening, create_log, load_log
@@ -127,6 +126,7 @@ class LogManager:
         log = Log(partition, path, config, self._runtime, loaded, self._log_failed)
         self.logs[partition] = log
         self._folder_of[partition] = folder
+        folder.log_count += 1
         return log
 
     # Logs
@@ -143,30 +143,18 @@ class LogManager:
             return log
         folder = self._emptiest_folder()
         path = f"{folder.path}/{partition}"
-        disk = self._runtime.disk
-        log = self._keep(
-            partition, path, create_log(disk, path, topic_id, self._runtime.clock.wall_ms()), folder
-        )
+        loaded = create_log(self._runtime.disk, path, topic_id, self._runtime.clock.wall_ms())
+        log = self._keep(partition, path, loaded, folder)
         if config is not None:
             log.configure(config)
-        if topic_id is not None:
-            metadata = disk.open(f"{path}/{names.PARTITION_METADATA}", create=True)
-            metadata.pwrite(write_partition_metadata(topic_id), 0)
-            log.queue(metadata.sync)
-        log.queue(lambda: disk.sync_folder(path))
-        log.queue(lambda: disk.sync_folder(folder.path))
+        log.write_created(folder.name_sync())
         return log
 
     def _emptiest_folder(self) -> DataFolder:
-        counts = {folder.path: 0 for folder in self.folders if folder.failure is None}
-        if not counts:
+        working = [folder for folder in self.folders if folder.failure is None]
+        if not working:
             raise OSError(errno.EIO, "all data folders have failed")
-        for partition, folder in self._folder_of.items():
-            if partition in self.logs and folder.path in counts:
-                counts[folder.path] += 1
-        return min(
-            (folder for folder in self.folders if folder.failure is None), key=lambda f: counts[f.path]
-        )
+        return min(working, key=lambda folder: folder.log_count)
 
     def delete(self, partition: TopicPartition) -> None:
         """The log is gone at once; its files go after `file.delete.delay.ms`, or at the next start."""
@@ -174,9 +162,11 @@ class LogManager:
         if log is None:
             return
         folder = self._folder_of.pop(partition)
-        log.abandon(FileNotFoundError(errno.ENOENT, "the log is deleted", log.folder))
+        folder.log_count -= 1
+        source = log.folder
         target = f"{folder.path}/{names.deleted_folder(partition, self._runtime.random.uuid())}"
-        self._runtime.disk.rename(log.folder, target)
+        log.abandon(target)
+        self._runtime.disk.rename(source, target)
         self._runtime.tasks.spawn(
             self._remove_later(folder, target, log.config.file_delete_delay_ms), name=f"remove {target}"
         )

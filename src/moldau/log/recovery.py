@@ -49,9 +49,9 @@ class Opening:
 
 
 def create_log(disk: Disk, folder: str, topic_id: uuid.UUID | None, now_ms: int) -> LoadedLog:
-    """An empty log in a new folder."""
+    """An empty log in a new folder. Its files come with the first append."""
     disk.make_folder(folder)
-    active = Segment.create(disk, folder, 0, now_ms)
+    active = Segment.new(disk, folder, 0, now_ms)
     return LoadedLog([0], active, 0, 0, 0, LeaderEpochs(), Producers(), -1, topic_id)
 
 
@@ -178,7 +178,8 @@ def _start_anew(disk: Disk, opening: Opening, files: _Files) -> LoadedLog:
     for offset in files.snapshots:
         files.remove(offset, names.SNAPSHOT)
     start = opening.log_start_offset
-    active = Segment.create(disk, opening.folder, start, opening.now_ms)
+    make = Segment.create if start else Segment.new
+    active = make(disk, opening.folder, start, opening.now_ms)
     epochs = files.epochs()
     epochs.truncate_from_end(start)
     return LoadedLog([start], active, start, start, start, epochs, Producers(), -1, files.topic_id())
@@ -216,6 +217,8 @@ def _load_clean(disk: Disk, opening: Opening, files: _Files) -> LoadedLog:
 
 
 def _indexes_look_right(disk: Disk, files: _Files, base_offset: int) -> bool:
+    if disk.size(files.path(base_offset, names.LOG)) == 0:
+        return True
     for suffix, entry in ((names.OFFSET_INDEX, OFFSET_ENTRY), (names.TIME_INDEX, TIME_ENTRY)):
         if not files.has(base_offset, suffix) or disk.size(files.path(base_offset, suffix)) % entry.size:
             return False

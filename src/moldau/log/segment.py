@@ -66,12 +66,20 @@ class Segment:
             self.times = Index(disk, self.path + names.TIME_INDEX, TIME_ENTRY)
 
     @classmethod
-    def create(cls, disk: Disk, folder: str, base_offset: int, now_ms: int) -> Segment:
-        """A new, empty one. Files of that name, left by an append that failed, are emptied."""
+    def new(cls, disk: Disk, folder: str, base_offset: int, now_ms: int) -> Segment:
+        """An empty one whose files come with their first content: an idle partition has none."""
         segment = cls(disk, folder, base_offset, size=0, indexed=False)
         segment.created_ms = now_ms
-        for file in (segment.log, segment.offsets.file, segment.times.file):
-            file.truncate(0)
+        return segment
+
+    @classmethod
+    def create(cls, disk: Disk, folder: str, base_offset: int, now_ms: int) -> Segment:
+        """An empty one that is there after a restart. Files that a failed attempt left behind are emptied."""
+        segment = cls.new(disk, folder, base_offset, now_ms)
+        for suffix in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX):
+            if disk.exists(segment.path + suffix):
+                disk.open(segment.path + suffix).truncate(0)
+        segment.log  # noqa: B018 (opening creates it)
         return segment
 
     @property
@@ -129,8 +137,9 @@ class Segment:
     def seal(self) -> None:
         """Complete the indexes: the last time entry is what retention and look-up by time go by."""
         self.add_time_entry()
-        self.offsets.drain()
-        self.times.drain()
+        for index in (self.offsets, self.times):
+            index.drain()
+            index.file  # noqa: B018 (an index without entries is an empty file)
 
     def load_max_timestamp(self, read: Read) -> None:
         """Take the largest timestamp from the time index of a sealed segment."""
@@ -215,5 +224,6 @@ class Segment:
     def sync(self) -> None:
         """fsync of everything. Blocks."""
         self.log.sync()
-        self.offsets.file.sync()
-        self.times.file.sync()
+        for index in (self.offsets, self.times):
+            if index.count:
+                index.file.sync()

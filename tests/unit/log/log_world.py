@@ -252,6 +252,8 @@ class ManualTasks:
         future: asyncio.Future[Any] = loop.create_future()
 
         def run() -> None:
+            if future.cancelled():
+                return
             try:
                 future.set_result(work(*args))
             except BaseException as error:

@@ -115,8 +115,9 @@ async def test_everyone_who_waits_for_a_failing_sync_gets_the_error() -> None:
 
 
 async def test_a_rolled_segment_is_synced_with_its_indexes_before_the_recovery_point_passes_it() -> None:
-    world = World(config(segment_bytes=str(len(batch(b"x")))))
+    world = World(config(segment_bytes=str(2 * len(batch(b"x"))), index_interval_bytes="1"))
     log = await world.new_log()
+    append(log, batch(b"x"))
     append(log, batch(b"x"))
     world.tasks.held = True
     append(log, batch(b"x"))
@@ -125,10 +126,10 @@ async def test_a_rolled_segment_is_synced_with_its_indexes_before_the_recovery_p
     world.tasks.held = False
     world.tasks.release()
     await settle()
-    assert log.last_flushed_offset == 1
+    assert log.last_flushed_offset == 2
     for suffix in (".log", ".index", ".timeindex"):
         assert world.disk.calls["sync", "0" * 20 + suffix] == 1
-    assert world.disk.calls["sync", f"{1:020d}.log"] == 0, "the active segment is left to the system"
+    assert world.disk.calls["sync", f"{2:020d}.log"] == 0, "the active segment is left to the system"
 
 
 async def test_leader_epochs_are_on_the_disk_before_the_records_count_as_flushed() -> None:

@@ -6,7 +6,7 @@ import errno
 import uuid
 
 import pytest
-from log_world import FOLDER, PARTITION, World, append, batch, config
+from log_world import FOLDER, PARTITION, World, append, batch, config, settle
 
 from moldau.base.ids import TopicPartition
 from moldau.log.checkpoints import read_offsets, read_properties
@@ -64,6 +64,7 @@ async def test_logs_are_made_with_their_topic_id_and_found_again() -> None:
     log = manager.create(OTHER, topic_id)
     assert manager.create(OTHER, topic_id) is log
     assert manager.get(OTHER) is log
+    await settle()
     assert bytes(world.disk.files[f"{FOLDER}/other-topic-3/partition.metadata"]) == (
         b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAYw"
     )

@@ -7,7 +7,6 @@ uncut, so that `grep` and `awk` work on it. Results go to stdout, remarks about 
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -118,6 +117,8 @@ def wrapped(text: str, indent: int, *, err: bool = False) -> str:
     """Text that goes on under itself on a terminal; one line where nobody looks."""
     if not (sys.stderr if err else sys.stdout).isatty():
         return text
+    import shutil  # brings the compression modules with it: not for a command that prints no paragraph
+
     width = max(indent + 30, min(shutil.get_terminal_size().columns, 100))
     blank = " " * indent
     return click.wrap_text(text, width, blank, blank).strip()

@@ -37,7 +37,7 @@ def read_waiting(file: File, length: int, position: int) -> bytes:
 class Index:
     """One index file. `count` includes the entries that are not yet in the file."""
 
-    __slots__ = ("_disk", "_file", "_pending", "_written", "entry", "path")
+    __slots__ = ("_disk", "_file", "_pending", "_written", "count", "entry", "path")
 
     def __init__(self, disk: Disk, path: str, entry: Struct, written: int = 0) -> None:
         self._disk = disk
@@ -46,6 +46,7 @@ class Index:
         self._file: File | None = None
         self._written = written
         self._pending = bytearray()
+        self.count = written
 
     @classmethod
     def of_file(cls, disk: Disk, path: str, entry: Struct) -> Index:
@@ -57,10 +58,6 @@ class Index:
         return cls(disk, path, entry, size // entry.size)
 
     @property
-    def count(self) -> int:
-        return self._written + len(self._pending) // self.entry.size
-
-    @property
     def file(self) -> File:
         if self._file is None:
             self._file = self._disk.open(self.path, create=True)
@@ -68,7 +65,8 @@ class Index:
 
     def append(self, first: int, second: int) -> None:
         self._pending += self.entry.pack(first, second)
-        if len(self._pending) >= PENDING_ENTRIES_MAX * self.entry.size:
+        self.count += 1
+        if self.count - self._written >= PENDING_ENTRIES_MAX:
             try:
                 self.drain()
             except OSError:
@@ -132,6 +130,7 @@ class Index:
             self._pending = bytearray()
         else:
             del self._pending[(count - self._written) * self.entry.size :]
+        self.count = min(count, self.count)
 
     def count_below(self, key: int, read: Read, field: int) -> int:
         """How many entries have a field below the key."""

@@ -84,6 +84,7 @@ class Log:
         "_flush_timer",
         "_flusher",
         "_flushing_to",
+        "_has_flush_policy",
         "_on_failure",
         "_producers",
         "_reader",
@@ -149,6 +150,7 @@ class Log:
         """Take the topic's settings, from now on."""
         self._config = config
         self._rules = AppendRules.of(str(self.topic_partition), config)
+        self._has_flush_policy = config.flush_messages < FLUSH_NEVER or config.flush_ms < FLUSH_NEVER
         self._set_limits(self.segments.active)
 
     # Appending
@@ -208,9 +210,7 @@ class Log:
             self.assign_epoch(leader_epoch, base_offset)
         if header[9] >= 0:
             self._producers.add(header[9], header[10], header[11], base_offset, last_offset, max_timestamp)
-        flush_due = False
-        if config.flush_messages < FLUSH_NEVER or config.flush_ms < FLUSH_NEVER:
-            flush_due = self._note_unflushed(header[12])
+        flush_due = self._has_flush_policy and self._note_unflushed(header[12])
         append_time_ms = now_ms if rules.log_append_time else NO_TIMESTAMP
         start_offset = self.log_start_offset
         return _new_tuple(

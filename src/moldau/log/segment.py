@@ -22,12 +22,13 @@ class Segment:
     __slots__ = (
         "_disk",
         "_log",
+        "_offsets_max",
+        "_times_max",
         "base_offset",
         "bytes_since_index",
         "created_ms",
         "first_timestamp",
         "full",
-        "index_bytes_max",
         "last_time_entry",
         "max_timestamp",
         "offset_of_max_timestamp",
@@ -56,8 +57,9 @@ class Segment:
         self.roll_after_ms = 0
         self.roll_at = _ASK
         """A batch with a later timestamp than this may have to go to a new segment: ask `has_waited`."""
-        self.index_bytes_max = 0
+        self._offsets_max = self._times_max = RELATIVE_OFFSET_MAX
         self.full = False
+        """An index has no room left: the next batch goes to a new segment."""
         if indexed:
             self.offsets = Index.of_file(disk, self.path + names.OFFSET_INDEX, OFFSET_ENTRY)
             self.times = Index.of_file(disk, self.path + names.TIME_INDEX, TIME_ENTRY)
@@ -115,7 +117,7 @@ class Segment:
         if since > index_interval_bytes:
             self.offsets.append(last_offset - self.base_offset, position)
             self.add_time_entry()
-            self.full = self.is_full()
+            self.full = self.offsets.count >= self._offsets_max or self.times.count >= self._times_max
             since = 0
         self.bytes_since_index = since + length
         self.size = position + length
@@ -156,20 +158,14 @@ class Segment:
     def set_limits(self, roll_after_ms: int, index_bytes_max: int) -> None:
         """`segment.ms` with its jitter, and `segment.index.bytes`."""
         self.roll_after_ms = roll_after_ms
-        self.index_bytes_max = index_bytes_max
-        self.full = self.is_full()
+        self._offsets_max = index_bytes_max // OFFSET_ENTRY.size
+        self._times_max = index_bytes_max // TIME_ENTRY.size - 1  # room for the entry that sealing adds
+        self.full = self.offsets.count >= self._offsets_max or self.times.count >= self._times_max
         self._set_roll_at()
 
     def _set_roll_at(self) -> None:
         first = self.first_timestamp
         self.roll_at = first + self.roll_after_ms if first is not None and first >= 0 else _ASK
-
-    def is_full(self) -> bool:
-        """Whether one of the indexes has no room left."""
-        return (
-            self.offsets.count >= self.index_bytes_max // OFFSET_ENTRY.size
-            or self.times.count >= self.index_bytes_max // TIME_ENTRY.size - 1
-        )
 
     def has_waited(self, max_timestamp: int, now_ms: int) -> bool:
         """Whether `segment.ms` is over: by the records' time, where they have one, else by the clock."""
@@ -206,7 +202,7 @@ class Segment:
         self.size = position
         self.bytes_since_index = 0
         self._find_max_timestamp(read)
-        self.full = self.is_full()
+        self.full = False
         if position == 0:
             self.first_timestamp = None
             self._set_roll_at()

@@ -43,12 +43,14 @@ from moldau.records.batch import (
 )
 from moldau.records.compression import CODEC_BY_NAME, Codec, compress
 from moldau.records.record import RECORD_BYTES_MIN, BadRecord, assemble, iterate_records, records_of
-from moldau.records.walk import Walked, walk
+from moldau.records.walk import Walked, is_lone_record, walk
 
 WALKED_RECORDS_MAX = 4
 UNFOLDED_BYTES_MAX = 4096
 LENGTH_MIN_OF_ANY_MAGIC = 14
 ERRORS_SHOWN_MAX = 3
+_ZSTD = int(Codec.ZSTD)
+_CODEC_OR_LOG_APPEND_TIME = CODEC_MASK | LOG_APPEND_TIME
 _LZ4_INDEPENDENT_BLOCKS = 0x20
 _LZ4_FLAGS_POSITION = HEADER_BYTES + 4
 
@@ -153,41 +155,37 @@ def check_batch(
     if stop - start < HEADER_BYTES:
         refuse_framing(buffer, start, stop)
     header: HeaderFields = HEADER.unpack_from(buffer, start)
-    length, magic, crc, attributes = header[1], header[3], header[4], header[5]
-    if magic != MAGIC or start + length + LENGTH_AND_BEFORE_BYTES != stop:
+    base_offset, length, _, magic, crc, attributes, last_offset_delta = header[:7]
+    base_timestamp, max_timestamp, producer_id, _, base_sequence, count = header[7:]
+    size = length + LENGTH_AND_BEFORE_BYTES
+    if magic != MAGIC or start + size != stop:
         stop = refuse_framing(buffer, start, stop)
     codec = attributes & CODEC_MASK
-    if codec == Codec.ZSTD and not zstd_allowed:
-        raise Refused(
-            ErrorCode.unsupported_compression_type,
-            "zstd needs Produce version 7 or newer",
-            before_append=True,
-        )
-    if header[0] != 0:
-        raise Refused(ErrorCode.invalid_record, f"base offset is {header[0]}, not 0")
-    if length + LENGTH_AND_BEFORE_BYTES > rules.max_message_bytes:
-        raise Refused(
-            ErrorCode.message_too_large,
-            f"batch of {length + LENGTH_AND_BEFORE_BYTES} bytes exceeds max.message.bytes"
-            f" of {rules.max_message_bytes}",
-            before_append=True,
-        )
+    if codec == _ZSTD and not zstd_allowed:
+        _refuse_zstd()
+    if base_offset != 0:
+        raise Refused(ErrorCode.invalid_record, f"base offset is {base_offset}, not 0")
+    if size > rules.max_message_bytes:
+        _refuse_size(size, rules.max_message_bytes)
     if crc32c(buffer[start + CRC_START : stop]) != crc:
         raise Refused(ErrorCode.corrupt_message, "checksum does not match", before_append=True)
-    count, base_timestamp, max_timestamp = header[12], header[7], header[8]
-    if count <= 0 or count != header[6] + 1 or attributes & CONTROL or (header[9] >= 0 and header[11] < 0):
-        _refuse_header(BatchHeader._make(header))
-    in_range = rules.log_append_time or (
-        max_timestamp - now_ms <= rules.timestamp_after_max_ms
-        and now_ms - base_timestamp <= rules.timestamp_before_max_ms
-    )
     if (
-        codec
-        or not in_range
-        or rules.walk_all
-        or attributes & LOG_APPEND_TIME
-        or max_timestamp < base_timestamp
+        count <= 0
+        or count != last_offset_delta + 1
+        or attributes & CONTROL
+        or (producer_id >= 0 and base_sequence < 0)
     ):
+        _refuse_header(BatchHeader._make(header))
+    if (
+        not attributes & _CODEC_OR_LOG_APPEND_TIME
+        and count == 1
+        and base_timestamp == max_timestamp
+        and not rules.compacted
+        and is_lone_record(buffer, start + HEADER_BYTES, stop)
+        and now_ms - rules.timestamp_before_max_ms <= max_timestamp <= now_ms + rules.timestamp_after_max_ms
+    ):
+        newest = max_timestamp
+    elif attributes & _CODEC_OR_LOG_APPEND_TIME or rules.walk_all or _is_suspicious(header, rules, now_ms):
         newest = _check_records(buffer, start, stop, BatchHeader._make(header), rules, now_ms)
     else:
         newest = _check_plain_records(buffer, start, stop, header, rules, now_ms)
@@ -199,6 +197,32 @@ def check_batch(
         return header
     fields: HeaderFields = HEADER.unpack_from(buffer, start)
     return fields
+
+
+def _is_suspicious(header: HeaderFields, rules: AppendRules, now_ms: int) -> bool:
+    """Whether the header's timestamps contradict each other, or some record's is out of the topic's range."""
+    base_timestamp, max_timestamp = header[7], header[8]
+    return max_timestamp < base_timestamp or (
+        not rules.log_append_time
+        and (
+            max_timestamp - now_ms > rules.timestamp_after_max_ms
+            or now_ms - base_timestamp > rules.timestamp_before_max_ms
+        )
+    )
+
+
+def _refuse_zstd() -> None:
+    raise Refused(
+        ErrorCode.unsupported_compression_type, "zstd needs Produce version 7 or newer", before_append=True
+    )
+
+
+def _refuse_size(size: int, limit: int) -> None:
+    raise Refused(
+        ErrorCode.message_too_large,
+        f"batch of {size} bytes exceeds max.message.bytes of {limit}",
+        before_append=True,
+    )
 
 
 def _check_plain_records(
@@ -316,14 +340,7 @@ def _needs_unfolding(header: BatchHeader, rules: AppendRules, now_ms: int) -> bo
         rules.compacted
         or (rules.codec is not None and rules.codec != header.codec_id)
         or (header.count <= WALKED_RECORDS_MAX and header.size <= UNFOLDED_BYTES_MAX)
-        or header.max_timestamp < header.base_timestamp
-        or (
-            not rules.log_append_time
-            and (
-                header.max_timestamp - now_ms > rules.timestamp_after_max_ms
-                or now_ms - header.base_timestamp > rules.timestamp_before_max_ms
-            )
-        )
+        or _is_suspicious(header, rules, now_ms)
     )
 
 
@@ -387,9 +404,5 @@ def recompress(batch: memoryview, rules: AppendRules) -> bytes:
     packed = compress(codec, body, rules.level)
     recoded = assemble(header._replace(attributes=header.attributes & ~CODEC_MASK | codec), packed)
     if len(recoded) > rules.max_message_bytes:
-        raise Refused(
-            ErrorCode.message_too_large,
-            f"recompressed to {len(recoded)} bytes, max.message.bytes is {rules.max_message_bytes}",
-            before_append=True,
-        )
+        _refuse_size(len(recoded), rules.max_message_bytes)
     return recoded

@@ -2,14 +2,13 @@
 
 kio's reader reserves room for as many elements as an array claims, which ends the process when the claim is
 a lie, and it refuses the tagged fields that a newer client may add to any flexible version (KIP-482). So a
-guard checks that every length stays within the message, that nothing is null that may not be, that known
-tagged fields have the size that they claim, and that the message ends where its bytes end; and it cuts out
-the tagged fields that this version does not know.
+guard checks that every array can lie within the message, that nothing is null that may not be, and that known
+tagged fields have the size that they claim; and it cuts out the tagged fields that this version does not know.
 
 `compile_guard(struct)` makes a function `(view, position, stop, cuts) -> position after the struct`. It
 appends `(start, stop, replacement)` to `cuts` for each section of tagged fields with an unknown one. It
-raises WireError, or IndexError or struct.error where the message ends too early. Fixed-size values are
-stepped over, not looked at, and UTF-8 is left to the reader.
+raises WireError, or IndexError or struct.error where the message ends too early, or it returns a position past
+the end. Fixed-size values are stepped over, not looked at, and UTF-8 is left to the reader.
 """
 
 from __future__ import annotations

@@ -236,8 +236,9 @@ def _count(frame: memoryview, position: int, count: int, element_bytes: int) -> 
 
 
 def _check_end(frame: memoryview, position: int) -> None:
-    if position != len(frame):
-        raise WireError("the Produce request does not end where its bytes end")
+    """Bytes after the request are ignored, as Kafka does."""
+    if position > len(frame):
+        raise WireError("the Produce request ends too early")
 
 
 # -- the response

@@ -70,6 +70,8 @@ _LEGACY_PARTITION: Final = Struct(">iii")  # partitions, index, length of the re
 _FLEXIBLE_HEAD: Final = Struct(">BhiBB")
 _FLEXIBLE_PARTITION: Final = Struct(">Bi")
 _ID_HEAD: Final = Struct(">BhiB16sBi")
+_INDEX_AND_SIZE: Final = Struct(">ii")
+_INDEX_AND_BYTE: Final = Struct(">iB")
 _ACKS_AND_TIMEOUT: Final = Struct(">hi")
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
@@ -142,7 +144,7 @@ def _parse_one_flexible(frame: memoryview, position: int, version: int) -> Produ
             size, position = read_uvarint(frame, position - 1)
     stop = position + size - 1
     # No tagged fields in the partition, the topic and the request: three zero bytes end the frame.
-    if not size or stop + 3 != len(frame) or frame[stop:].tobytes() != b"\0\0\0":
+    if not size or stop + 3 != len(frame) or frame[stop] or frame[stop + 1] or frame[stop + 2]:
         return None
     return None, acks, timeout_ms, [(topic, [(index, position, stop)])]
 
@@ -157,10 +159,11 @@ def _parse_legacy(frame: memoryview, position: int) -> ProduceRequest:
         partition_count, position = _read_legacy_count(frame, position, element_bytes=8)
         partitions = []
         for _ in range(partition_count):
-            index, size = _INT32.unpack_from(frame, position)[0], _INT32.unpack_from(frame, position + 4)[0]
+            index, size = _INDEX_AND_SIZE.unpack_from(frame, position)
             position += 8
             partitions.append(_records(frame, index, position, size))
-            position += max(size, 0)
+            if size > 0:
+                position += size
         topics.append((name or "", partitions))
     _check_end(frame, position)
     return transactional_id, acks, timeout_ms, topics
@@ -181,10 +184,13 @@ def _parse_flexible(frame: memoryview, position: int, version: int) -> ProduceRe
         partition_count, position = _read_compact_count(frame, position, element_bytes=6)
         partitions = []
         for _ in range(partition_count):
-            (index,) = _INT32.unpack_from(frame, position)
-            size, position = read_uvarint(frame, position + 4)
+            index, size = _INDEX_AND_BYTE.unpack_from(frame, position)
+            position += 5
+            if size >= 0x80:
+                size, position = read_uvarint(frame, position - 1)
             partitions.append(_records(frame, index, position, size - 1))
-            position += max(size - 1, 0)
+            if size:
+                position += size - 1
             position = skip_tagged_fields(frame, position) if frame[position] else position + 1
         position = skip_tagged_fields(frame, position)
         topics.append((topic or "", partitions))

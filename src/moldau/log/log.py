@@ -10,20 +10,25 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
+import struct
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
 from moldau.config.topic import TopicConfig
 from moldau.log import names
-from moldau.log.checkpoints import write_epochs, write_partition_metadata
+from moldau.log.checkpoints import write_partition_metadata
 from moldau.log.epochs import EpochEnd, LeaderEpochs
 from moldau.log.flush import Flushed, Flusher
 from moldau.log.index import read_nowait, read_waiting
 from moldau.log.producers import OutOfSequence, ProducerEntry, Producers
 from moldau.log.reader import EMPTY, Reader, Slice, TimestampOffset
+from moldau.log.reindex import build_indexes, install_indexes
+from moldau.log.scan import DamagedSegment
 from moldau.log.segment import RELATIVE_OFFSET_MAX, Segment
 from moldau.log.segments import Segments
 from moldau.log.snapshots import write_snapshot
@@ -35,11 +40,11 @@ from moldau.records.batch import (
     TRANSACTIONAL,
     read_header,
 )
+from moldau.records.record import BadRecord
 from moldau.records.validate import AppendRules, HeaderFields, RecordError, Refused, check_batch, recompress
-from moldau.runtime.ports import Runtime, Timer
+from moldau.runtime.ports import Runtime
 
-FLUSH_NEVER = 2**62
-"""Settings from here on mean: leave it to the operating system (Kafka's default is 2^63 - 1)."""
+logger = logging.getLogger(__name__)
 _NO_ERROR = ErrorCode.none
 _NOT_KNOWN_YET = 2**63 - 1
 _new_tuple = tuple.__new__
@@ -81,23 +86,17 @@ class Log:
     __slots__ = (
         "_closing",
         "_config",
-        "_flush_timer",
         "_flusher",
-        "_flushing_to",
-        "_has_flush_policy",
         "_on_failure",
         "_producers",
         "_reader",
         "_rules",
         "_runtime",
         "_snapshot_offset",
-        "_sync_active",
-        "_unflushed_messages",
-        "_unsynced",
+        "_suspect",
         "epochs",
         "failure",
         "folder",
-        "last_flushed_offset",
         "log_start_offset",
         "next_offset",
         "segments",
@@ -121,26 +120,25 @@ class Log:
         self._on_failure = on_failure
         self.log_start_offset = loaded.log_start_offset
         self.next_offset = loaded.next_offset
-        self.last_flushed_offset = loaded.recovery_point
-        """The recovery point: everything below is on the disk, with its indexes."""
         self.epochs = loaded.epochs
         self.segments = Segments(runtime.disk, folder, loaded.bases, loaded.active)
         self.failure: OSError | None = None
         self._producers = loaded.producers
         self._snapshot_offset = loaded.snapshot_offset
         self._reader = Reader(self.segments)
-        self._flusher = Flusher(self, runtime.tasks, str(topic_partition))
-        self._unsynced: list[Callable[[], None]] = []
-        """What must be on the disk before the active segment, in this order. Bounded by what a flush takes."""
-        self._sync_active = False
-        self._flushing_to = loaded.recovery_point
-        self._flush_timer: Timer | None = None
-        self._unflushed_messages = 0
+        self._flusher = Flusher(self, runtime, str(topic_partition), loaded.recovery_point)
+        self._suspect: int | None = None
+        """The base offset of a segment whose index led to no batch."""
         self._closing = False
         self.configure(config)
 
     def __repr__(self) -> str:
         return f"Log({self.topic_partition}, {self.log_start_offset}..{self.next_offset})"
+
+    @property
+    def last_flushed_offset(self) -> int:
+        """The recovery point: everything below is on the disk."""
+        return self._flusher.recovery_point
 
     @property
     def config(self) -> TopicConfig:
@@ -150,7 +148,7 @@ class Log:
         """Take the topic's settings, from now on."""
         self._config = config
         self._rules = AppendRules.of(str(self.topic_partition), config)
-        self._has_flush_policy = config.flush_messages < FLUSH_NEVER or config.flush_ms < FLUSH_NEVER
+        self._flusher.configure(config)
         self._set_limits(self.segments.active)
 
     # Appending
@@ -201,7 +199,7 @@ class Log:
             segment = self._segment_for(stop - start, last_offset, max_timestamp, now_ms)
         OFFSET_AND_EPOCH.pack_into(buffer, start, base_offset, header[1], leader_epoch)
         if segment.size == 0:
-            self._queue_folder_sync()
+            self._flusher.queue_folder_sync()
         segment.append(
             buffer[start:stop], stop - start, last_offset, max_timestamp, config.index_interval_bytes
         )
@@ -210,7 +208,8 @@ class Log:
             self.assign_epoch(leader_epoch, base_offset)
         if header[9] >= 0:
             self._producers.add(header[9], header[10], header[11], base_offset, last_offset, max_timestamp)
-        flush_due = self._has_flush_policy and self._note_unflushed(header[12])
+        flusher = self._flusher
+        flush_due = flusher.has_policy and flusher.note_appended(header[12])
         append_time_ms = now_ms if rules.log_append_time else NO_TIMESTAMP
         start_offset = self.log_start_offset
         return _new_tuple(
@@ -225,7 +224,6 @@ class Log:
         except OutOfSequence as refusal:
             raise Refused(refusal.code, str(refusal)) from None
         if seen is not None:
-            waits = seen.last_offset >= self.last_flushed_offset  # as the first attempt perhaps still does
             return Appended(
                 _NO_ERROR,
                 seen.first_offset,
@@ -233,7 +231,7 @@ class Log:
                 seen.timestamp,
                 self.log_start_offset,
                 duplicate=True,
-                flush_due=waits and self._config.flush_messages < FLUSH_NEVER,
+                flush_due=self._flusher.must_wait(seen.last_offset),
             )
         if header[5] & TRANSACTIONAL:
             raise Refused(ErrorCode.invalid_txn_state, "the record is not part of an ongoing transaction")
@@ -278,7 +276,7 @@ class Log:
         """A leader's epoch begins at an offset. The checkpoint is written in the background."""
         self.epochs.assign(epoch, start_offset)
         if self.epochs.changed:
-            self._flusher.request()
+            self._flusher.write()
 
     def roll(self, now_ms: int) -> None:
         """Close the active segment and begin a new one. OSError leaves all as it was."""
@@ -290,9 +288,9 @@ class Log:
         self._set_limits(new)
         self.segments.begin(new)
         self._queue_snapshot()
-        self._unsynced.append(old.sync)
-        self._queue_folder_sync()
-        self._flusher.request()
+        self._flusher.queue(old.sync)
+        self._flusher.queue_folder_sync()
+        self._flusher.write()
 
     def _set_limits(self, segment: Segment) -> None:
         jitter_ms = min(self._config.segment_jitter_ms, self._config.segment_ms)
@@ -317,48 +315,77 @@ class Log:
             )
         if offset == next_offset or offset >= below_offset:
             return EMPTY
-        return self._reader.read(offset, next_offset, max_bytes, below_offset, whole_first_batch, read_nowait)
+        try:
+            return self._reader.read(
+                offset, next_offset, max_bytes, below_offset, whole_first_batch, read_nowait
+            )
+        except DamagedSegment as damage:
+            raise self._suspect_index(offset, damage) from None
+
+    def _suspect_index(self, offset: int, damage: DamagedSegment) -> Exception:
+        """The first time it may be the index's fault: `warm` rebuilds it. The second time it is the data's."""
+        base_offset = self.segments.at(offset).base_offset
+        if self._suspect == base_offset:
+            logger.error("%s", damage)
+            return KafkaError(ErrorCode.corrupt_message, str(damage))
+        logger.warning("%s; the indexes of the segment are rebuilt", damage)
+        self._suspect = base_offset
+        return BlockingIOError(errno.EAGAIN, "the index must be rebuilt", self.folder)
+
+    async def _rebuild_indexes(self, segment: Segment) -> None:
+        disk, folder, base_offset = self._runtime.disk, self.folder, segment.base_offset
+        interval = self._config.index_interval_bytes
+        await self._runtime.tasks.in_thread(build_indexes, disk, folder, base_offset, segment.size, interval)
+        install_indexes(disk, folder, base_offset)
+        segment.reload_indexes(read_waiting)
+        self._reader.forget_positions()
 
     async def warm(self, offset: int, max_bytes: int) -> None:
         """Bring what a read needs into the page cache: its index entries, its headers and its data."""
+        segment = self.segments.at(offset)
+        if self._suspect == segment.base_offset:
+            await self._rebuild_indexes(segment)
         reader = Reader(self.segments.copy())
         next_offset = self.next_offset
 
         def bring_in() -> None:
-            found = reader.read(offset, next_offset, max_bytes, next_offset, True, read_waiting)
-            if found.file is not None:
-                found.file.warm(found.position, found.length)
+            # Appends go on meanwhile. If one confuses the search, or the data is damaged, the next read will tell.
+            with suppress(DamagedSegment, struct.error):
+                found = reader.read(offset, next_offset, max_bytes, next_offset, True, read_waiting)
+                if found.file is not None:
+                    found.file.warm(found.position, found.length)
 
         if self.log_start_offset <= offset < next_offset:
             await self._runtime.tasks.in_thread(bring_in)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record whose timestamp is not below the given one. BlockingIOError as `read`."""
-        return self._reader.offset_for_timestamp(timestamp, self.log_start_offset, read_nowait)
+        """The first record whose timestamp is not below the given one. Raises as `read`."""
+        with _damage_as_kafka_error():
+            return self._reader.offset_for_timestamp(timestamp, self.log_start_offset, read_nowait)
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
-        """The first record with the largest timestamp. BlockingIOError as `read`."""
-        return self._reader.max_timestamp_offset(self.log_start_offset, read_nowait)
+        """The first record with the largest timestamp. Raises as `read`."""
+        with _damage_as_kafka_error():
+            return self._reader.max_timestamp_offset(self.log_start_offset, read_nowait)
 
     async def find_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """`offset_for_timestamp`, waiting for the disk in a thread where it must."""
         try:
             return self.offset_for_timestamp(timestamp)
         except BlockingIOError:
-            reader = Reader(self.segments.copy())
-            return await self._runtime.tasks.in_thread(
-                reader.offset_for_timestamp, timestamp, self.log_start_offset, read_waiting
-            )
+            find = Reader(self.segments.copy()).offset_for_timestamp
+            with _damage_as_kafka_error():
+                in_thread = self._runtime.tasks.in_thread
+                return await in_thread(find, timestamp, self.log_start_offset, read_waiting)
 
     async def find_max_timestamp(self) -> TimestampOffset | None:
         """`max_timestamp_offset`, waiting for the disk in a thread where it must."""
         try:
             return self.max_timestamp_offset()
         except BlockingIOError:
-            reader = Reader(self.segments.copy())
-            return await self._runtime.tasks.in_thread(
-                reader.max_timestamp_offset, self.log_start_offset, read_waiting
-            )
+            find = Reader(self.segments.copy()).max_timestamp_offset
+            with _damage_as_kafka_error():
+                return await self._runtime.tasks.in_thread(find, self.log_start_offset, read_waiting)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
         return self.epochs.end_offset_for(epoch, self.next_offset)
@@ -376,8 +403,7 @@ class Log:
 
     def flush_then(self, callback: Flushed) -> None:
         """Call back when all that was appended so far is on the disk (None), or cannot be (the error)."""
-        self._sync_active = True
-        self._flusher.request(callback)
+        self._flusher.flush(callback)
 
     async def flush(self) -> None:
         """Wait until all that was appended so far is on the disk; raises the error if it cannot be."""
@@ -392,65 +418,19 @@ class Log:
         if error is not None:
             raise error
 
-    def _note_unflushed(self, count: int) -> bool:
-        self._unflushed_messages += count
-        if self._flush_timer is None and self._config.flush_ms < FLUSH_NEVER:
-            delay_s = self._config.flush_ms / 1000
-            self._flush_timer = self._runtime.tasks.call_later(delay_s, self._flush_by_time)
-        return self._unflushed_messages >= self._config.flush_messages
-
-    def _flush_by_time(self) -> None:
-        self._flush_timer = None
-        self._sync_active = True
-        self._flusher.request()
-
-    def take_flush_work(self) -> Callable[[], None]:
-        """For the flusher: everything queued, and the active segment if someone asked for that."""
-        if self.epochs.changed:
-            self.epochs.changed = False
-            self._queue_file(names.LEADER_EPOCHS, write_epochs(self.epochs.entries))
-        steps, self._unsynced = self._unsynced, []
-        self._flushing_to = self.segments.active.base_offset
-        if self._sync_active:
-            self._sync_active = False
-            self._unflushed_messages = 0
-            if self._closing:
-                steps.append(self.segments.active.sync)
-            else:
-                steps.append(self.segments.active.log.sync)
-            self._flushing_to = self.next_offset
-
-        def work() -> None:
-            for step in steps:
-                step()
-
-        return work
-
-    def flush_done(self) -> None:
-        self.last_flushed_offset = max(self.last_flushed_offset, self._flushing_to)
-
     def write_created(self, name_sync: Callable[[], None]) -> None:
         """For a new log: write its id and make its folder durable, in the background and before its
         records."""
         if self.topic_id is not None:
-            self._queue_file(names.PARTITION_METADATA, write_partition_metadata(self.topic_id))
-        self._unsynced.append(name_sync)
-        self._flusher.request()
+            metadata = write_partition_metadata(self.topic_id)
+            self._flusher.queue_file(names.PARTITION_METADATA, metadata)
+        self._flusher.queue(name_sync)
+        self._flusher.write()
 
     def _queue_snapshot(self) -> None:
         self._snapshot_offset = self.next_offset
         name = names.file_name(self.next_offset, names.SNAPSHOT)
-        self._queue_file(name, write_snapshot(self._producers.entries()))
-
-    def _queue_folder_sync(self) -> None:
-        """A file has come into being, or will with the next write."""
-        disk = self._runtime.disk
-        self._unsynced.append(lambda: disk.sync_folder(self.folder))
-
-    def _queue_file(self, name: str, content: bytes) -> None:
-        disk = self._runtime.disk
-        # The folder's name is taken when the time has come: a deleted log's is another one by then.
-        self._unsynced.append(lambda: disk.write_atomic(f"{self.folder}/{name}", content))
+        self._flusher.queue_file(name, write_snapshot(self._producers.entries()))
 
     # The end
 
@@ -463,9 +443,10 @@ class Log:
                 self._on_failure(self, error)
 
     def abandon(self, new_folder: str) -> None:
-        """The log is deleted, its folder about to be renamed: nobody is told when its files are gone."""
+        """The log is closed, or deleted with its folder about to be renamed: its files are no concern any
+        more."""
         self._on_failure = None
-        self.fail(FileNotFoundError(errno.ENOENT, "the log is deleted", self.folder))
+        self.fail(FileNotFoundError(errno.ENOENT, "the log is closed", self.folder))
         self.folder = new_folder
 
     async def close(self) -> None:
@@ -473,13 +454,22 @@ class Log:
         if self.failure is not None or self._closing:
             return
         self._closing = True
-        if self._flush_timer is not None:
-            self._flush_timer.cancel()
-        unchanged = self.last_flushed_offset == self.next_offset and not self._unsynced
+        idle = self._flusher.is_idle
         if self.next_offset > max(self._snapshot_offset, self.log_start_offset):
             self._queue_snapshot()
-            unchanged = False
-        if not unchanged or self.epochs.changed:
-            self.segments.active.seal()
+            idle = False
+        if not idle:
+            if self.segments.active.size:
+                self.segments.active.seal()
+            self._flusher.whole = True
             await self.flush()
-        self.failure = OSError("the log is closed")
+        self.abandon(self.folder)
+
+
+@contextmanager
+def _damage_as_kafka_error() -> Iterator[None]:
+    try:
+        yield
+    except (DamagedSegment, BadRecord) as damage:
+        logger.error("%s", damage)
+        raise KafkaError(ErrorCode.corrupt_message, str(damage)) from None

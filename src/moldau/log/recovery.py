@@ -22,9 +22,10 @@ from dataclasses import dataclass
 from moldau.log import names
 from moldau.log.checkpoints import BadCheckpoint, read_epochs, read_partition_metadata
 from moldau.log.epochs import LeaderEpochs
-from moldau.log.index import OFFSET_ENTRY, TIME_ENTRY, read_waiting
+from moldau.log.index import read_waiting
 from moldau.log.log import LoadedLog
 from moldau.log.producers import ProducerEntry, Producers
+from moldau.log.reindex import build_indexes, count_in, indexes_look_right, install_indexes
 from moldau.log.scan import Batch, DamagedSegment, checked_batches, headers
 from moldau.log.segment import RELATIVE_OFFSET_MAX, Segment
 from moldau.log.snapshots import EMPTY_BYTES, BadSnapshot, read_snapshot
@@ -188,10 +189,7 @@ def _start_anew(disk: Disk, opening: Opening, files: _Files) -> LoadedLog:
 def _load_clean(disk: Disk, opening: Opening, files: _Files) -> LoadedLog:
     next_offset = opening.recovery_point
     assert next_offset is not None
-    for base_offset in files.bases:
-        if not _indexes_look_right(disk, files, base_offset):
-            logger.warning("%s: indexes are rebuilt", files.path(base_offset, ""))
-            _check_segment(disk, opening, base_offset, base_offset, lambda header: None)
+    _mend_indexes(disk, opening, files.bases)
     last = files.bases[-1]
     active = Segment(disk, opening.folder, last, size=disk.size(files.path(last, names.LOG)), indexed=True)
     active.created_ms = opening.now_ms
@@ -216,13 +214,14 @@ def _load_clean(disk: Disk, opening: Opening, files: _Files) -> LoadedLog:
     )
 
 
-def _indexes_look_right(disk: Disk, files: _Files, base_offset: int) -> bool:
-    if disk.size(files.path(base_offset, names.LOG)) == 0:
-        return True
-    for suffix, entry in ((names.OFFSET_INDEX, OFFSET_ENTRY), (names.TIME_INDEX, TIME_ENTRY)):
-        if not files.has(base_offset, suffix) or disk.size(files.path(base_offset, suffix)) % entry.size:
-            return False
-    return True
+def _mend_indexes(disk: Disk, opening: Opening, bases: list[int]) -> None:
+    for base_offset in bases:
+        if not indexes_look_right(disk, opening.folder, base_offset):
+            path = f"{opening.folder}/{names.file_name(base_offset, '')}"
+            logger.warning("%s: indexes are rebuilt", path)
+            size = disk.size(path + names.LOG)
+            build_indexes(disk, opening.folder, base_offset, size, opening.index_interval_bytes)
+            install_indexes(disk, opening.folder, base_offset)
 
 
 def _replay(
@@ -280,10 +279,7 @@ def _recover(disk: Disk, opening: Opening, files: _Files) -> LoadedLog:
         if header.base_offset >= snapshot_offset:
             add_to_producers(producers, header)
 
-    for base_offset in files.bases[:first]:
-        if not _indexes_look_right(disk, files, base_offset):
-            logger.warning("%s: indexes are rebuilt", files.path(base_offset, ""))
-            _check_segment(disk, opening, base_offset, base_offset, lambda header: None)
+    _mend_indexes(disk, opening, files.bases[:first])
     kept, active, next_offset = _check_segments(disk, opening, files, first, take)
     files.bases = kept
     epochs.truncate_from_end(next_offset)
@@ -321,6 +317,8 @@ def _check_segments(
             disk, opening, base_offset, max(base_offset, next_offset), take
         )
         kept += 1
+        if base_offset != files.bases[-1]:
+            segment.sync()  # the recovery point will pass it with the next flush of the active segment
         if not whole:
             break
     assert segment is not None
@@ -339,20 +337,14 @@ def _check_segment(
     """
     size = disk.size(f"{opening.folder}/{names.file_name(base_offset, names.LOG)}")
     segment = Segment(disk, opening.folder, base_offset, size=0, indexed=False)
-    segment.created_ms = opening.now_ms
     segment.offsets.file.truncate(0)
     segment.times.file.truncate(0)
+    segment.created_ms = opening.now_ms
     try:
         for batch, _ in checked_batches(segment.log, 0, size, read_waiting):
             _check_offsets(segment, batch, next_offset)
             next_offset = batch.header.next_offset
-            segment.append(
-                None,
-                batch.header.size,
-                batch.header.last_offset,
-                batch.header.max_timestamp,
-                opening.index_interval_bytes,
-            )
+            count_in(segment, batch, opening.index_interval_bytes)
             take(batch.header)
     except DamagedSegment as damage:
         logger.warning("%s; cut off there, %d bytes are dropped", damage, size - segment.size)

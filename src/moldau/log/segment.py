@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from moldau.log import names
 from moldau.log.index import OFFSET_ENTRY, TIME_ENTRY, Index, Read
-from moldau.log.scan import Batch, headers
+from moldau.log.scan import Batch, DamagedSegment, headers
 from moldau.records.batch import NO_TIMESTAMP
 from moldau.runtime.ports import Buffer, Disk, File
 
@@ -143,6 +143,13 @@ class Segment:
             index.drain()
             index.file  # noqa: B018 (an index without entries is an empty file)
 
+    def reload_indexes(self, read: Read) -> None:
+        """The index files were replaced."""
+        self.offsets = Index.of_file(self._disk, self.path + names.OFFSET_INDEX, OFFSET_ENTRY)
+        self.times = Index.of_file(self._disk, self.path + names.TIME_INDEX, TIME_ENTRY)
+        last = self.times.last(read)
+        self.last_time_entry = last[0] if last else NO_TIMESTAMP
+
     def load_max_timestamp(self, read: Read) -> None:
         """Take the largest timestamp from the time index of a sealed segment."""
         last = self.times.last(read)
@@ -177,7 +184,12 @@ class Segment:
     def find(self, offset: int, read: Read) -> Batch | None:
         """The first batch whose last offset is not below the given one."""
         entry = self.offsets.floor(offset - self.base_offset, read)
-        for batch in headers(self.log, entry[1] if entry else 0, self.size, read):
+        start = entry[1] if entry else 0
+        if start >= self.size > 0:
+            raise DamagedSegment(self.log, start, "an index entry points behind the end")
+        for batch in headers(self.log, start, self.size, read):
+            if batch.position == start and start and batch.header.base_offset > offset:
+                raise DamagedSegment(self.log, start, "an index entry points behind its offset")
             if batch.header.last_offset >= offset:
                 return batch
         return None
@@ -220,6 +232,5 @@ class Segment:
     def sync(self) -> None:
         """fsync of everything. Blocks."""
         self.log.sync()
-        for index in (self.offsets, self.times):
-            if index.count:
-                index.file.sync()
+        self.offsets.file.sync()
+        self.times.file.sync()

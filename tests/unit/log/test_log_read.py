@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from log_world import NOW_MS, Codec, World, append, batch, batches_in, config, data_of, read_all
 
@@ -195,3 +197,53 @@ async def test_a_gap_at_a_segments_end_is_read_over() -> None:
     first.truncate_to(SIZE, 1, lambda file, length, position: file.pread(length, position))
     log._reader.forget_positions()
     assert offsets(log, 1, 10**6) == [3, 4, 5]
+
+
+def overwrite(world: World, log: Log, suffix: str, change: Callable[[bytes], bytes]) -> None:
+    """Change every closed segment's file as bit rot would, behind the log's back."""
+    for base in log.segments.bases[:-1]:
+        path = f"{log.folder}/{base:020d}{suffix}"
+        world.disk.files[path] = bytearray(change(bytes(world.disk.files[path])))
+    log.segments._closed.clear()
+    log._reader.forget_positions()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: bytes(byte ^ 0x55 for byte in content),
+        lambda content: b"".join(
+            content[i : i + 7] + bytes([content[i + 7] ^ 9]) for i in range(0, len(content), 8)
+        ),
+        lambda content: content[:4] + content[12:16] + content[8:],
+    ],
+    ids=["noise", "positions within batches", "the first entry points to the second's batch"],
+)
+async def test_an_index_that_leads_astray_is_rebuilt_while_running(damage: Callable[[bytes], bytes]) -> None:
+    world = World(config(segment_bytes=str(20 * SIZE), index_interval_bytes="300"))
+    log = await filled(90, world)
+    overwrite(world, log, ".index", damage)
+    for offset in range(80):
+        for _ in range(3):
+            try:
+                assert offsets(log, offset, SIZE) == [offset]
+                break
+            except BlockingIOError:
+                await log.warm(offset, SIZE)
+        else:
+            pytest.fail(f"offset {offset} was not found")
+
+
+async def test_damaged_data_is_an_error_and_not_served() -> None:
+    world = World(config(segment_bytes=str(20 * SIZE), index_interval_bytes="300"))
+    log = await filled(90, world)
+    overwrite(world, log, ".log", lambda content: bytes(len(content)))
+    with pytest.raises(BlockingIOError):
+        log.read(30, SIZE, below_offset=90, whole_first_batch=True)
+    await log.warm(30, SIZE)
+    with pytest.raises(KafkaError) as refused:
+        log.read(30, SIZE, below_offset=90, whole_first_batch=True)
+    assert refused.value.code is ErrorCode.corrupt_message
+    with pytest.raises(KafkaError):
+        await log.find_timestamp(NOW_MS + 300)
+    assert offsets(log, 85, SIZE) == [85], "other segments go on"

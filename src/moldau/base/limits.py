@@ -10,6 +10,9 @@ PRIVATE_BUFFER_GROWTH = 4
 """A frame that does not fit gets a buffer of its own, at most four times what has really arrived: a client that
 announces 100 MB and sends 10 bytes costs 64 KB."""
 
+DECODED_REQUEST_BYTES_MAX = 16 * 1024 * 1024
+"""The largest request that is decoded into objects (all but Produce): they take several times its bytes."""
+
 OUTPUT_BYTES_HELD_MAX = 1024 * 1024
 """Answers in memory that the client has not taken yet; past it, no more of its requests are read."""
 

@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from moldau.base.invariant import InvariantBroken
+from moldau.base.limits import DECODED_REQUEST_BYTES_MAX
 from moldau.broker.connection import Answer, Connection, Slot
 from moldau.runtime.ports import Address
 from moldau.wire.apis import API_VERSIONS, APIS
@@ -102,7 +103,9 @@ class Dispatcher:
         self._requests[route.name] += 1
         if route.serve is not None:
             return route.serve(self._broker, connection, frame, position, version, correlation_id)
-        request = decode_request(api_key, version, frame.toreadonly(), position)
+        if len(frame) > DECODED_REQUEST_BYTES_MAX:
+            raise WireError(f"{route.name} request of {len(frame)} bytes")
+        request = decode_request(api_key, version, frame, position)
         return self._handle(connection, route, version, correlation_id, client_id, request)
 
     def _handle(

@@ -165,7 +165,7 @@ class Broker:
                 case TopicDeleted():
                     self._delete_partitions(record)
                 case PartitionChanged():
-                    self.partition(record.name, record.partition).state = record.state
+                    self.partition(record.name, record.partition).change(record.state)
                 case ConfigChanged():
                     self._configure(record)
 
@@ -222,7 +222,7 @@ class Broker:
         log.error("%s is offline: %s", failed.topic_partition, error)
         partition = self.partitions.get(failed.topic_partition)
         if partition is not None:
-            partition.is_offline = True
+            partition.take_offline()
             self.long_polls.on_change(partition)
 
     # ---- starting -----------------------------------------------------------------------------------------

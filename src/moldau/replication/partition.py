@@ -24,9 +24,10 @@ NO_EPOCH = -1
 class Partition:
     __slots__ = (
         "high_watermark",
-        "is_offline",
+        "leader_epoch",
         "log",
         "node_id",
+        "refusal",
         "state",
         "topic_id",
         "topic_id_bytes",
@@ -40,18 +41,27 @@ class Partition:
         self.topic_id = topic_id
         self.topic_id_bytes = topic_id.bytes
         self.log = log
-        self.state = state
-        self.is_offline = False
         self.high_watermark = log.next_offset
         self.watchers: dict[Any, None] = {}
+        self.refusal = ErrorCode.none
+        """What everyone is answered now: none where this broker leads the partition and its disk works."""
+        self.change(state)
+
+    def change(self, state: PartitionState) -> None:
+        """The controller's decision on who leads and who is in sync."""
+        self.state = state
+        self.leader_epoch = state.leader_epoch
+        if not self.is_offline:
+            leads = state.leader == self.node_id
+            self.refusal = ErrorCode.none if leads else ErrorCode.not_leader_or_follower
+
+    def take_offline(self) -> None:
+        """Its disk failed."""
+        self.refusal = ErrorCode.kafka_storage_error
 
     @property
-    def leader_epoch(self) -> int:
-        return self.state.leader_epoch
-
-    @property
-    def is_leader(self) -> bool:
-        return self.state.leader == self.node_id
+    def is_offline(self) -> bool:
+        return self.refusal is ErrorCode.kafka_storage_error
 
     @property
     def last_stable_offset(self) -> int:
@@ -64,21 +74,19 @@ class Partition:
 
     def check_epoch(self, claimed_epoch: int) -> ErrorCode:
         """What a client's idea of the leader epoch deserves (KIP-320); it may have none."""
-        if claimed_epoch in (NO_EPOCH, self.state.leader_epoch):
+        if claimed_epoch in (NO_EPOCH, self.leader_epoch):
             return ErrorCode.none
-        if claimed_epoch < self.state.leader_epoch:
+        if claimed_epoch < self.leader_epoch:
             return ErrorCode.fenced_leader_epoch
         return ErrorCode.unknown_leader_epoch
 
     def check_readable(self, claimed_epoch: int = NO_EPOCH) -> ErrorCode:
         """Whether this broker may answer for the partition now."""
-        if self.is_offline:
-            return ErrorCode.kafka_storage_error
-        if not self.is_leader:
-            return ErrorCode.not_leader_or_follower
-        return self.check_epoch(claimed_epoch)
+        return self.refusal or self.check_epoch(claimed_epoch)
 
     def has_enough_in_sync(self) -> bool:
         """min.insync.replicas, which can ask for no more than there are replicas."""
+        if len(self.state.isr) == len(self.state.replicas):
+            return True
         wanted = min(self.log.config.min_insync_replicas, len(self.state.replicas))
         return len(self.state.isr) >= wanted

@@ -11,14 +11,15 @@ no answer; a refused batch then ends the connection, which is the only way to te
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.broker.connection import Answer, Connection
+from moldau.records.validate import RecordError
 from moldau.replication.partition import Partition
-from moldau.wire.produce import Produced, pack_produce_response, parse_produce
+from moldau.wire.produce import PartitionRecords, Produced, TopicRecords, pack_produce_response, parse_produce
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +38,8 @@ def serve(
     broker: Any, connection: Connection, frame: memoryview, position: int, version: int, correlation_id: int
 ) -> Answer | None:
     transactional_id, acks, _timeout_ms, topics = parse_produce(frame, position, version)
+    if len(topics) != 1 or len(topics[0][1]) != 1:
+        topics = _last_of_each(topics)
     produce = Produce(broker, frame, version, acks, transactional_id)
     answers = [(topic, [produce.append(topic, *wanted) for wanted in wanteds]) for topic, wanteds in topics]
     if acks == ACKS_NONE:
@@ -49,6 +52,15 @@ def serve(
     slot = connection.park()
     produce.flush(lambda: slot.fill(pack_produce_response(correlation_id, version, produce.flushed(answers))))
     return None
+
+
+def _last_of_each(topics: list[TopicRecords]) -> list[TopicRecords]:
+    """As Kafka: of a partition that is named twice the last batch counts, a topic without partitions is left out."""
+    merged: dict[str | bytes, dict[int, PartitionRecords]] = {}
+    for topic, wanteds in topics:
+        for wanted in wanteds:
+            merged.setdefault(topic, {})[wanted[0]] = wanted
+    return [(topic, list(wanteds.values())) for topic, wanteds in merged.items()]
 
 
 class Produce:
@@ -78,65 +90,64 @@ class Produce:
         if not ACKS_ALL <= acks <= ACKS_LEADER:
             self._error = ErrorCode.invalid_required_acks
         elif transactional_id is not None:
-            self._error = (
-                ErrorCode.invalid_txn_state
-            )  # no transaction can be open: there is no coordinator yet
+            self._error = ErrorCode.invalid_txn_state  # none can be open: there is no coordinator yet
         self.is_refused = False
         self.unflushed: list[tuple[Partition, int, int]] = []  # with the next offset and the bytes added
         self._unsafe: set[tuple[bytes | str, int]] = set()  # whose sync failed
 
     def append(self, topic: str | bytes, index: int, start: int, stop: int) -> Produced:
         """Append one partition's batch; its answer (with acks=all and one replica, appended is committed)."""
+        broker = self._broker
         try:
             if self._error:
-                raise KafkaError(self._error)
-            partition = self._resolve(topic, index)
-            return self._append(partition, index, start, stop)
+                return self._refuse(index, self._error, None)
+            partition: Partition = broker.partition(topic, index)
+            if partition.refusal:
+                return self._refuse(index, partition.refusal, None)
+            if self._acks == ACKS_ALL and not partition.has_enough_in_sync():
+                return self._refuse(index, ErrorCode.not_enough_replicas, None)
+            appended = partition.log.append(
+                self._frame,
+                start,
+                stop,
+                leader_epoch=partition.leader_epoch,
+                now_ms=self._now_ms,
+                zstd_allowed=self._zstd_allowed,
+            )
         except KafkaError as error:
             return self._refuse(index, error.code, error.message)
         except OSError as error:
             log.error("cannot append to %s-%d: %s", topic, index, error)
             return self._refuse(index, ErrorCode.kafka_storage_error, None)
-
-    def _resolve(self, topic: str | bytes, index: int) -> Partition:
-        partition: Partition = self._broker.partition(topic, index)
-        if partition.is_offline:
-            raise KafkaError(ErrorCode.kafka_storage_error)
-        if not partition.is_leader:
-            raise KafkaError(ErrorCode.not_leader_or_follower)
-        if self._acks == ACKS_ALL and not partition.has_enough_in_sync():
-            raise KafkaError(ErrorCode.not_enough_replicas)
-        return partition
-
-    def _append(self, partition: Partition, index: int, start: int, stop: int) -> Produced:
-        broker, log_ = self._broker, partition.log
-        appended = log_.append(
-            self._frame,
-            start,
-            stop,
-            leader_epoch=partition.state.leader_epoch,
-            now_ms=self._now_ms,
-            zstd_allowed=self._zstd_allowed,
-        )
         if appended.error:
-            return self._refuse(index, appended.error, appended.message, appended.record_errors)
+            return self._refuse(
+                index, appended.error, appended.message, appended.record_errors, appended.log_start_offset
+            )
+        base_offset, last_offset = appended.base_offset, appended.last_offset
         metrics = broker.metrics
         metrics.produced_batches += 1
         metrics.produced_bytes += stop - start
-        metrics.produced_messages += appended.last_offset - appended.base_offset + 1
+        metrics.produced_messages += last_offset - base_offset + 1
         if appended.flush_due:
-            self.unflushed.append((partition, appended.last_offset + 1, stop - start))
+            self.unflushed.append((partition, last_offset + 1, stop - start))
         else:
-            partition.advance_high_watermark(log_.next_offset)
+            partition.advance_high_watermark(last_offset + 1)
             if partition.watchers:
                 broker.long_polls.on_growth(partition, stop - start)
-        return index, 0, appended.base_offset, appended.append_time_ms, log_.log_start_offset, (), None, None
+        return index, 0, base_offset, appended.append_time_ms, appended.log_start_offset, (), None, None
 
-    def _refuse(self, index: int, error: ErrorCode, message: str | None, record_errors: Any = ()) -> Produced:
+    def _refuse(
+        self,
+        index: int,
+        error: ErrorCode,
+        message: str | None,
+        log_start_offset: int = UNKNOWN,
+        record_errors: Sequence[RecordError] = (),
+    ) -> Produced:
         self.is_refused = True
         self._broker.metrics.produce_refused += 1
         shown = tuple((record.batch_index, record.message) for record in record_errors)
-        return index, error, UNKNOWN, UNKNOWN, UNKNOWN, shown, message, None
+        return index, error, UNKNOWN, UNKNOWN, log_start_offset, shown, message, None
 
     # ---- waiting for the disk ---------------------------------------------------------------------------------
 

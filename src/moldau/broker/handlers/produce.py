@@ -121,7 +121,7 @@ class Produce:
             return self._refuse(index, ErrorCode.kafka_storage_error, None)
         if appended.error:
             return self._refuse(
-                index, appended.error, appended.message, appended.record_errors, appended.log_start_offset
+                index, appended.error, appended.message, appended.log_start_offset, appended.record_errors
             )
         base_offset, last_offset = appended.base_offset, appended.last_offset
         metrics = broker.metrics

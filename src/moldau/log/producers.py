@@ -15,6 +15,8 @@ from moldau.base.errors import ErrorCode
 from moldau.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, SEQUENCE_MAX
 
 BATCHES_KEPT = 5
+_new_tuple = tuple.__new__
+"""Half the cost of calling a NamedTuple's class."""
 
 
 class BatchSeen(NamedTuple):
@@ -122,7 +124,9 @@ class Producers:
         elif len(batches) == BATCHES_KEPT:
             del batches[0]
         last_sequence = (first_sequence + last_offset - first_offset) & SEQUENCE_MAX
-        batches.append(BatchSeen(first_sequence, last_sequence, first_offset, last_offset, timestamp))
+        batches.append(
+            _new_tuple(BatchSeen, (first_sequence, last_sequence, first_offset, last_offset, timestamp))
+        )
         entry.next_sequence = (last_sequence + 1) & SEQUENCE_MAX
         entry.last_timestamp = timestamp
         if transactional and entry.current_txn_first_offset < 0:

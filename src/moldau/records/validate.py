@@ -43,7 +43,7 @@ from moldau.records.batch import (
 )
 from moldau.records.compression import CODEC_BY_NAME, Codec, compress
 from moldau.records.record import RECORD_BYTES_MIN, BadRecord, assemble, iterate_records, records_of
-from moldau.records.walk import Walked, is_lone_record, walk
+from moldau.records.walk import Walked, plain_record_end, walk
 
 WALKED_RECORDS_MAX = 4
 UNFOLDED_BYTES_MAX = 4096
@@ -155,8 +155,21 @@ def check_batch(
     if stop - start < HEADER_BYTES:
         refuse_framing(buffer, start, stop)
     header: HeaderFields = HEADER.unpack_from(buffer, start)
-    base_offset, length, _, magic, crc, attributes, last_offset_delta = header[:7]
-    base_timestamp, max_timestamp, producer_id, _, base_sequence, count = header[7:]
+    (
+        base_offset,
+        length,
+        _,
+        magic,
+        crc,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        _,
+        base_sequence,
+        count,
+    ) = header
     size = length + LENGTH_AND_BEFORE_BYTES
     if magic != MAGIC or start + size != stop:
         stop = refuse_framing(buffer, start, stop)
@@ -177,15 +190,12 @@ def check_batch(
     ):
         _refuse_header(BatchHeader._make(header))
     if (
-        not attributes & _CODEC_OR_LOG_APPEND_TIME
-        and count == 1
-        and base_timestamp == max_timestamp
-        and not rules.compacted
-        and is_lone_record(buffer, start + HEADER_BYTES, stop)
-        and now_ms - rules.timestamp_before_max_ms <= max_timestamp <= now_ms + rules.timestamp_after_max_ms
+        attributes & _CODEC_OR_LOG_APPEND_TIME
+        or rules.walk_all
+        or max_timestamp < base_timestamp
+        or max_timestamp - now_ms > rules.timestamp_after_max_ms
+        or now_ms - base_timestamp > rules.timestamp_before_max_ms
     ):
-        newest = max_timestamp
-    elif attributes & _CODEC_OR_LOG_APPEND_TIME or rules.walk_all or _is_suspicious(header, rules, now_ms):
         newest = _check_records(buffer, start, stop, BatchHeader._make(header), rules, now_ms)
     else:
         newest = _check_plain_records(buffer, start, stop, header, rules, now_ms)
@@ -230,6 +240,14 @@ def _check_plain_records(
 ) -> int:
     """The usual case: an uncompressed batch of which nothing is suspicious. Returns its max timestamp."""
     count = header[12]
+    try:
+        end = plain_record_end(buffer, start + HEADER_BYTES, stop)
+    except IndexError:
+        end = 0
+    if end == stop and count == 1:
+        return header[7]
+    if end and WALKED_RECORDS_MAX < count <= (stop - start) // RECORD_BYTES_MIN:
+        return header[8]
     try:
         if count > WALKED_RECORDS_MAX:
             walk(buffer, start + HEADER_BYTES, stop, 1)

@@ -26,34 +26,36 @@ def walk(body: Buffer, position: int, stop: int, count: int) -> Walked:
         raise BadRecord("found invalid record structure") from None
 
 
-def is_lone_record(body: Buffer, position: int, stop: int) -> bool:
-    """Whether one plain record fills the bytes: no deltas, no headers, lengths of at most two bytes.
+def plain_record_end(body: Buffer, position: int, stop: int) -> int:
+    """Where the record at a position ends, if it is a plain one; 0 says nothing: `walk` will tell.
 
-    The quick way for the most frequent batch of all. False says nothing: `walk` will tell.
+    The quick way for the first record of nearly every batch: no deltas, no headers, lengths of one or two
+    bytes.
     """
     length = body[position]
     if length > 127:
         more = body[position + 1]
         if more > 127:
-            return False
+            return 0
         length = (length & 127) | more << 7
         position += 2
     else:
         position += 1
-    if length & 1 or position + (length >> 1) != stop or body[position + 1] or body[position + 2]:
-        return False
-    key_length = body[position + 3]
-    if key_length > 127:
-        return False
-    position += 4 if key_length & 1 else 4 + (key_length >> 1)
-    length = body[position]
+    end = position + (length >> 1)
+    if length & 1 or end > stop or body[position + 1] or body[position + 2]:
+        return 0
+    length = body[position + 3]  # of the key
+    if length > 127:
+        return 0
+    position += 4 if length & 1 else 4 + (length >> 1)
+    length = body[position]  # of the value
     if length > 127:
         more = body[position + 1]
         if more > 127:
-            return False
+            return 0
         length = (length & 127) | more << 7
         position += 1
-    return not length & 1 and position + 2 + (length >> 1) == stop and not body[stop - 1]
+    return end if not length & 1 and position + 2 + (length >> 1) == end and not body[end - 1] else 0
 
 
 def _walk(body: Buffer, position: int, stop: int, count: int) -> Walked:

@@ -244,11 +244,13 @@ class LogManager:
             except OSError as error:
                 logger.error("%s could not be closed cleanly: %s", log, error)
                 log.fail(error)
-        await self.write_checkpoints()
-        for folder in self.folders:
-            if folder.failure is None:
-                await self._runtime.tasks.in_thread(folder.leave_clean_mark, broker_epoch)
-        self.release()
+        try:
+            await self.write_checkpoints()
+            for folder in self.folders:
+                if folder.failure is None:
+                    await self._runtime.tasks.in_thread(folder.leave_clean_mark, broker_epoch)
+        finally:
+            self.release()
 
     def release(self) -> None:
         """Give up the locks, leaving everything else as it is."""

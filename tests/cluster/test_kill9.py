@@ -15,11 +15,12 @@ from collections.abc import Callable
 
 import pytest
 
-from cluster.support import create_topic, read_partition
+from cluster.support import create_topic
 from cluster.writers import Acknowledged, IdempotentWriter, PipelinedWriter, Writer
 from moldau.bench.raw import RawConnection
 from moldau.bench.server import Server
 from moldau.records.record import Record
+from stored import read_partition
 
 ROUNDS = 24
 TOPIC = "survivors"

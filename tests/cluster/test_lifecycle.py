@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.support import create_topic, one_record_batch, read_partition, wait_until
+from cluster.support import create_topic, one_record_batch, wait_until
 from cluster.writers import IdempotentWriter
 from interop.clients import Message
 from interop.clients.confluent import Confluent
@@ -23,6 +23,7 @@ from moldau.bench.raw import (
     request_class,
 )
 from moldau.bench.server import MoldauServer, Server
+from stored import read_partition
 
 NewServer = Callable[..., Server]
 

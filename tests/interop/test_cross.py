@@ -13,7 +13,7 @@ from functools import cache
 import pytest
 
 from interop.clients import CLIENTS, CODECS, Client, Message, Received
-from interop.stored import stored_batches
+from stored import stored_headers
 
 pytestmark = pytest.mark.interop
 
@@ -83,7 +83,7 @@ def test_batches_are_kept_in_the_codec_that_the_client_chose(
     topic, expected = written_by(writer)
     codecs_by_offset = {
         offset: batch.attributes & 7
-        for batch in stored_batches(target, topic)
+        for batch in stored_headers(target, topic)
         for offset in range(batch.base_offset, batch.base_offset + batch.count)
     }
     # A client may leave a single small message as it is where compressing does not pay; never a larger batch.

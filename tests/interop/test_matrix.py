@@ -9,7 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from interop.clients import CLIENTS, Client, Message, Refused
-from interop.stored import stored_batches
+from stored import stored_headers
 
 pytestmark = pytest.mark.interop
 
@@ -66,7 +66,7 @@ def test_idempotent_messages_are_stored_once_and_in_order(
     values = [str(n).encode() for n in range(200)]
     client.produce(topic, [Message(value, b"k") for value in values], idempotent=True)
     assert [m.value for m in client.consume(topic, offset=0, count=200)] == values
-    batches = stored_batches(target, topic)
+    batches = stored_headers(target, topic)
     assert len({(batch.producer_id, batch.producer_epoch) for batch in batches}) == 1
     assert batches[0].producer_id >= 0
     assert [batch.base_sequence for batch in batches] == [batch.base_offset for batch in batches]
@@ -241,7 +241,7 @@ def test_a_topics_own_codec_is_readable(
     clients("confluent-kafka").produce(topic, [Message(value, b"k") for value in values], codec="lz4")
     assert [m.value for m in client.consume(topic, offset=0, count=20)] == values
     kept = {"gzip": 1, "zstd": 4, "uncompressed": 0}[codec]
-    assert {batch.attributes & 7 for batch in stored_batches(target, topic)} == {kept}
+    assert {batch.attributes & 7 for batch in stored_headers(target, topic)} == {kept}
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float = 10) -> None:

@@ -1,0 +1,203 @@
+"""Strategies for bad input: valid requests and batches of every kind, and ways to spoil them."""
+
+from __future__ import annotations
+
+import datetime
+import struct
+import uuid
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from hypothesis import strategies as st
+
+from moldau.bench.raw import frame, request_class
+from moldau.records.batch import CRC, CRC_POSITION, HEADER, BatchHeader, crc_of, read_header
+from moldau.records.compression import Codec, compress
+from moldau.records.record import Record, assemble, build_batch
+from moldau.wire.schema import FieldSpec, field_specs
+
+TOPICS = ("fuzz-plain", "fuzz-compact", "fuzz-gzip", "fuzz-append-time")
+DELETE_TOPICS, CREATE_TOPICS, CREATE_PARTITIONS = 20, 19, 37
+SMALL_INTEGERS = st.sampled_from([0, 1, 2, -1, -2, 7])
+EXTREMES = [0, 1, -1, 127, 128, 255, 32767, 65535, 65536, 2**31 - 1, -(2**31), 2**31, 2**32 - 1, 2**63 - 1]
+EDGES = {
+    "int8": (-(2**7), 2**7 - 1),
+    "int16": (-(2**15), 2**15 - 1),
+    "int32": (-(2**31), 2**31 - 1),
+    "int64": (-(2**63), 2**63 - 1),
+    "uint16": (0, 2**16 - 1),
+    "uint32": (0, 2**32 - 1),
+    "float64": (0, 1),
+}
+NAMES = [*TOPICS, "", "no-such-topic", "a/b", "..", "x" * 250, "Vltava", "1", "cleanup.policy", "compact"]
+MILLISECONDS = st.integers(0, 50).map(lambda number: datetime.timedelta(milliseconds=number))
+
+
+# Valid requests
+
+
+@cache
+def requests(api_key: int, version: int) -> st.SearchStrategy[Any]:
+    """Any request of an API and version that can be written: its fields are valid, their meaning is not."""
+    overrides: dict[str, st.SearchStrategy[Any]] = {}
+    if api_key in (CREATE_TOPICS, CREATE_PARTITIONS):
+        # Otherwise a changed byte now and then asks for thousands of partitions, and rightly gets them.
+        overrides["validate_only"] = st.just(True)
+    names = ["gone", ""] if api_key == DELETE_TOPICS else NAMES
+    return _structs(request_class(api_key, version), st.sampled_from(names), overrides)
+
+
+def _structs(
+    cls: type[Any], names: st.SearchStrategy[str], overrides: dict[str, st.SearchStrategy[Any]]
+) -> st.SearchStrategy[Any]:
+    specs = field_specs(cls)
+    return st.builds(
+        cls,
+        **{
+            spec.name: overrides[spec.name] if spec.name in overrides else _field(spec, names)
+            for spec in specs
+        },
+    )
+
+
+def _field(spec: FieldSpec, names: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
+    value = _structs(spec.struct, names, {}) if spec.struct else _primitive(spec.kafka_type, names)
+    if spec.is_array:
+        value = st.lists(value, max_size=3).map(tuple)
+    return st.none() | value if spec.nullable else value
+
+
+def _primitive(kafka_type: str, names: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
+    match kafka_type:
+        case "string":
+            return names
+        case "bool":
+            return st.booleans()
+        case "uuid":
+            return st.none() | st.integers(1, 2**128 - 1).map(lambda number: uuid.UUID(int=number))
+        case "bytes":
+            return st.binary(max_size=64)
+        case "records":
+            return batches()
+        case "timedelta_i32" | "timedelta_i64":
+            return MILLISECONDS
+        case "datetime_i64":
+            return st.just(datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC))
+        case "error_code":
+            return st.just(0)
+        case number:
+            return SMALL_INTEGERS.filter(lambda n: n >= EDGES[number][0]) | st.sampled_from(EDGES[number])
+
+
+# Spoiling bytes
+
+
+@st.composite
+def spoiled(draw: st.DrawFn, whole: st.SearchStrategy[bytes]) -> bytes:
+    """Bytes with one to four places changed: flipped, overwritten with an extreme number, cut out, doubled."""
+    data = bytearray(draw(whole))
+    for _ in range(draw(st.integers(1, 4))):
+        if not data:
+            break
+        at = draw(st.integers(0, len(data) - 1))
+        match draw(st.sampled_from(["flip", "number", "cut", "insert", "end"])):
+            case "flip":
+                data[at] ^= 1 << draw(st.integers(0, 7))
+            case "number":
+                size, number = draw(st.sampled_from([1, 2, 4, 8])), draw(st.sampled_from(EXTREMES))
+                data[at : at + size] = (number % 256**size).to_bytes(size, "big")
+            case "cut":
+                del data[at : at + draw(st.integers(1, 16))]
+            case "insert":
+                data[at:at] = draw(st.binary(min_size=1, max_size=16))
+            case "end":
+                del data[at:]
+    return bytes(data)
+
+
+@st.composite
+def frames(draw: st.DrawFn, bodies: st.SearchStrategy[bytes]) -> bytes:
+    """A body with its size in front; now and then the size lies."""
+    body = draw(bodies)
+    size = draw(st.just(len(body)) | st.just(len(body)) | st.sampled_from([-1, 0, len(body) + 9, 2**31 - 1]))
+    return struct.pack(">i", size) + body
+
+
+def request_bodies(served: list[tuple[int, int]]) -> st.SearchStrategy[bytes]:
+    """A whole valid request of any served API and version, without its size."""
+    return st.sampled_from(served).flatmap(lambda api: requests(*api)).map(lambda r: frame(r)[4:])
+
+
+# Record batches
+
+
+def records() -> st.SearchStrategy[list[Record]]:
+    contents = st.none() | st.binary(max_size=40)
+    headers = st.lists(st.tuples(st.sampled_from(["h", "trace"]), contents), max_size=2).map(tuple)
+    one = st.tuples(st.integers(1_600_000_000_000, 1_700_000_000_000), contents, contents, headers)
+    return st.lists(one, min_size=1, max_size=5).map(
+        lambda many: [Record(offset, *parts) for offset, parts in enumerate(many)]
+    )
+
+
+def batches() -> st.SearchStrategy[bytes]:
+    codecs = st.sampled_from(list(Codec))
+    return st.builds(lambda many, codec: build_batch(many, codec=codec), records(), codecs)
+
+
+@st.composite
+def lying_batches(draw: st.DrawFn) -> bytes:
+    """A batch whose header says something else than its records, with a checksum that is right all the same."""
+    batch = draw(batches())
+    header = read_header(batch)
+    name = draw(st.sampled_from([n for n in BatchHeader._fields if n not in ("crc",)]))
+    formats: dict[str, str] = dict(zip(BatchHeader._fields, HEADER.format.lstrip(">"), strict=True))
+    low, high = {"q": (-(2**63), 2**63 - 1), "i": (-(2**31), 2**31 - 1), "h": (-(2**15), 2**15 - 1)}.get(
+        formats[name], (0, 255)
+    )
+    lie = draw(st.sampled_from([low, high, 0, 1, 2, 61, 255, 10_000]).filter(lambda n: low <= n <= high))
+    changed = bytearray(batch)
+    HEADER.pack_into(changed, 0, *header._replace(**{name: lie}))
+    return with_crc(changed)
+
+
+@st.composite
+def spoiled_records(draw: st.DrawFn) -> bytes:
+    """Records that were spoiled before they were compressed; header and checksum are right."""
+    plain = draw(batches().filter(lambda batch: read_header(batch).attributes & 7 == 0))
+    codec = draw(st.sampled_from(list(Codec)))
+    content = draw(spoiled(st.just(plain[61:])))
+    packed = draw(st.sampled_from([compress(codec, content, None), content]))
+    return assemble(read_header(plain)._replace(attributes=int(codec)), packed)
+
+
+def bombs() -> st.SearchStrategy[bytes]:
+    return st.sampled_from([Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]).map(bomb)
+
+
+@cache
+def bomb(codec: Codec) -> bytes:
+    """A batch below the size limit that unfolds to hundreds of megabytes of zeros."""
+    sizes = {Codec.GZIP: 400 << 20, Codec.SNAPPY: 16 << 20, Codec.LZ4: 160 << 20, Codec.ZSTD: 400 << 20}
+    seemly = read_header(build_batch([Record(0, 1_700_000_000_000, None, b"x")]))
+    return assemble(seemly._replace(attributes=int(codec)), compress(codec, bytes(sizes[codec]), None))
+
+
+def with_crc(batch: bytearray) -> bytes:
+    if len(batch) > 61:
+        CRC.pack_into(batch, CRC_POSITION, crc_of(batch, 0, len(batch)))
+    return bytes(batch)
+
+
+def bad_batches() -> st.SearchStrategy[bytes]:
+    joined: Callable[[list[bytes]], bytes] = b"".join
+    return st.one_of(
+        spoiled(batches()),
+        spoiled(batches()).map(lambda batch: with_crc(bytearray(batch))),
+        lying_batches(),
+        lying_batches(),
+        spoiled_records(),
+        st.lists(batches() | lying_batches(), max_size=3).map(joined),
+        st.binary(max_size=100),
+    )

@@ -1,0 +1,187 @@
+"""One connection to each broker, asked the same thing at the same time.
+
+What a broker does with a request is its `Outcome`: an answer, a closed connection, or silence with the connection
+left open. After a close the next request goes out on a new connection. Requests are dictionaries of the fields that
+matter; a `Both` in them stands for a value that each broker has its own of, such as a topic's id.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from golden.recorder import build
+from moldau.wire.apis import APIS_BY_NAME
+from moldau.wire.codec import decode_response, encode_request
+from moldau.wire.frames import SIZE, parse_response_header, request_header
+from moldau.wire.schema import message_class
+
+CLIENT_ID = "same-answers"
+PATIENCE_S = 10.0
+CLOSED = "the connection is closed"
+NO_ANSWER = "no answer, and the connection stays open"
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    """What the two brokers said, or a value that differs between them by its nature."""
+
+    kafka: Any
+    moldau: Any
+
+    def map(self, function: Callable[[Any], Any]) -> Both:
+        return Both(function(self.kafka), function(self.moldau))
+
+    def of(self, peer: Peer) -> Any:
+        return self.kafka if peer.is_kafka else self.moldau
+
+
+class Peer:
+    """One of the two brokers, with what it calls the things that both have."""
+
+    def __init__(self, name: str, address: str) -> None:
+        self.name = name
+        self.is_kafka = name == "kafka"
+        host, _, port = address.rpartition(":")
+        self.host, self.port = host, int(port)
+        self.topic_names: dict[UUID, str] = {}
+        self._socket: socket.socket | None = None
+        self._correlation_id = 0
+
+    def encode(self, api: str, version: int, values: dict[str, Any]) -> bytes:
+        key = APIS_BY_NAME[api].key
+        message = build(message_class("request", key, version), self._own(values))
+        return self.framed(api, version, encode_request(key, version, message))
+
+    def framed(self, api: str, version: int, body: bytes) -> bytes:
+        self._correlation_id += 1
+        head = request_header(APIS_BY_NAME[api].key, version, self._correlation_id, CLIENT_ID)
+        return SIZE.pack(len(head) + len(body)) + head + body
+
+    def _own(self, value: Any) -> Any:
+        if isinstance(value, Both):
+            return value.of(self)
+        if isinstance(value, dict):
+            return {key: self._own(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._own(item) for item in value]
+        return value
+
+    def decode(self, api: str, version: int, frame: bytes) -> Any:
+        key = APIS_BY_NAME[api].key
+        view = memoryview(frame)
+        correlation_id, position = parse_response_header(view, key, version)
+        assert correlation_id == self._correlation_id, f"{self.name} answers {correlation_id}"
+        return decode_response(key, version, view, position)
+
+    # ---- the connection ---------------------------------------------------------------------------------------
+
+    def send(self, data: bytes) -> None:
+        if self._socket is None:
+            self._socket = socket.create_connection((self.host, self.port), timeout=PATIENCE_S)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            self._socket.sendall(data)
+        except ConnectionError:
+            pass  # whether it was closed before the last byte was sent is chance; the receive finds it too
+
+    def receive(self, patience_s: float = PATIENCE_S) -> bytes | str:
+        """A frame without its size, CLOSED, or NO_ANSWER; the latter two end the connection."""
+        assert self._socket is not None
+        self._socket.settimeout(patience_s)
+        try:
+            size = self._read(SIZE.size)
+            return self._read(SIZE.unpack(size)[0])
+        except (ConnectionError, EOFError):
+            outcome = CLOSED
+        except TimeoutError:
+            outcome = NO_ANSWER
+        self.close()
+        return outcome
+
+    def _read(self, count: int) -> bytes:
+        assert self._socket is not None
+        data = bytearray()
+        while len(data) < count:
+            piece = self._socket.recv(count - len(data))
+            if not piece:
+                raise EOFError
+            data += piece
+        return bytes(data)
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+class Pair:
+    """Apache Kafka and Moldau. Each is sent its request before either answer is awaited."""
+
+    def __init__(self, kafka: Peer, moldau: Peer) -> None:
+        self.kafka = kafka
+        self.moldau = moldau
+
+    def both(self, function: Callable[[Peer], Any]) -> Both:
+        return Both(function(self.kafka), function(self.moldau))
+
+    def ask(self, api: str, version: int, values: dict[str, Any], patience_s: float = PATIENCE_S) -> Both:
+        """The decoded answers, or CLOSED, or NO_ANSWER."""
+        self.both(lambda peer: peer.send(peer.encode(api, version, values)))
+        return self.both(lambda peer: self.answer_of(peer, api, version, patience_s))
+
+    def ask_one(self, peer: Peer, api: str, version: int, values: dict[str, Any]) -> Any:
+        peer.send(peer.encode(api, version, values))
+        return self.answer_of(peer, api, version)
+
+    def answer_of(self, peer: Peer, api: str, version: int, patience_s: float = PATIENCE_S) -> Any:
+        frame = peer.receive(patience_s)
+        return frame if isinstance(frame, str) else peer.decode(api, version, frame)
+
+    def ask_timed(self, api: str, version: int, values: dict[str, Any]) -> tuple[Both, Both]:
+        """The answers, and after how many seconds each came. One broker after the other."""
+
+        def timed(peer: Peer) -> tuple[Any, float]:
+            peer.send(peer.encode(api, version, values))
+            start = time.monotonic()
+            answer = self.answer_of(peer, api, version)
+            return answer, time.monotonic() - start
+
+        outcomes = self.both(timed)
+        return outcomes.map(lambda pair: pair[0]), outcomes.map(lambda pair: pair[1])
+
+    def send_without_answer(self, api: str, version: int, values: dict[str, Any]) -> Both:
+        """A request that gets no answer: whether the connection is still open after it."""
+        probe_version = 0
+
+        def outcome(peer: Peer) -> str:
+            peer.send(peer.encode(api, version, values))
+            peer.send(peer.framed("ApiVersions", probe_version, b""))
+            frame = peer.receive()
+            if isinstance(frame, str):
+                return frame
+            peer.decode("ApiVersions", probe_version, frame)
+            return NO_ANSWER
+
+        return self.both(outcome)
+
+    def send_raw(self, frame: bytes) -> Both:
+        """Bytes as they are, on connections of their own: the answer's bytes, CLOSED, or NO_ANSWER."""
+
+        def outcome(peer: Peer) -> bytes | str:
+            fresh = Peer(peer.name, f"{peer.host}:{peer.port}")
+            fresh.send(frame)
+            try:
+                return fresh.receive()
+            finally:
+                fresh.close()
+
+        return self.both(outcome)
+
+    def close(self) -> None:
+        self.kafka.close()
+        self.moldau.close()

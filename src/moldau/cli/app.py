@@ -15,7 +15,7 @@ import click
 
 from moldau.cli.errors import EXIT_MEANINGS, CliError, Exit, debugging, did_you_mean
 from moldau.cli.help import Group, colour_setting
-from moldau.cli.options import json_wanted
+from moldau.cli.options import forget_json, json_wanted
 from moldau.cli.output import say, wrapped
 
 COMMANDS = {
@@ -115,6 +115,7 @@ def root() -> None:
 
 def run(arguments: list[str] | None = None) -> NoReturn:
     """Run one command line, and end the process with its exit code."""
+    forget_json()
     try:
         outcome = root.main(arguments, prog_name="moldau", standalone_mode=False, color=colour_setting())
         code = outcome if isinstance(outcome, int) else Exit.OK

@@ -26,6 +26,12 @@ def json_wanted() -> bool:
     return _json_wanted
 
 
+def forget_json() -> None:
+    """A new command line begins."""
+    global _json_wanted
+    _json_wanted = False
+
+
 @dataclass(frozen=True)
 class Target:
     """The cluster that a command talks to, and how."""

@@ -74,7 +74,8 @@ def command(
         if "listeners" in options:
             raise usage("--port and --set listeners=... exclude each other.", "Leave one of them out.")
         options["listeners"] = f"PLAINTEXT://:{port}"
-    with data_folder(data) as folder:
+    with data_folder(data) as given:
+        folder = os.path.abspath(given)
         defaults = {"node.id": str(BROKER_ID), "log.dirs": broker_folder(folder, BROKER_ID)}
         config = read_config(defaults, None, options)
         refuse_foreign_cluster(folder, "--data")

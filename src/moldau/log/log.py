@@ -27,7 +27,7 @@ from moldau.log.flush import Flushed, Flusher
 from moldau.log.index import read_nowait, read_waiting
 from moldau.log.producers import OutOfSequence, ProducerEntry, Producers
 from moldau.log.reader import EMPTY, Reader, Slice, TimestampOffset
-from moldau.log.reindex import build_indexes, install_indexes
+from moldau.log.reindex import IndexMender
 from moldau.log.scan import DamagedSegment
 from moldau.log.segment import RELATIVE_OFFSET_MAX, Segment
 from moldau.log.segments import Segments
@@ -87,13 +87,13 @@ class Log:
         "_closing",
         "_config",
         "_flusher",
+        "_mender",
         "_on_failure",
         "_producers",
         "_reader",
         "_rules",
         "_runtime",
         "_snapshot_offset",
-        "_suspect",
         "epochs",
         "failure",
         "folder",
@@ -127,8 +127,7 @@ class Log:
         self._snapshot_offset = loaded.snapshot_offset
         self._reader = Reader(self.segments)
         self._flusher = Flusher(self, runtime, str(topic_partition), loaded.recovery_point)
-        self._suspect: int | None = None
-        """The base offset of a segment whose index led to no batch."""
+        self._mender = IndexMender(runtime)
         self._closing = False
         self.configure(config)
 
@@ -302,7 +301,8 @@ class Log:
     def read(self, offset: int, max_bytes: int, *, below_offset: int, whole_first_batch: bool) -> Slice:
         """Where the batches from an offset on lie, in whole batches below an offset. No data is read.
 
-        KafkaError (offset_out_of_range); BlockingIOError where an index or header page is cold: `warm` it.
+        KafkaError (offset_out_of_range, corrupt_message); BlockingIOError where an index or header page is
+        cold: `warm` it.
         """
         if self.failure is not None:
             raise self.failure
@@ -320,31 +320,13 @@ class Log:
                 offset, next_offset, max_bytes, below_offset, whole_first_batch, read_nowait
             )
         except DamagedSegment as damage:
-            raise self._suspect_index(offset, damage) from None
-
-    def _suspect_index(self, offset: int, damage: DamagedSegment) -> Exception:
-        """The first time it may be the index's fault: `warm` rebuilds it. The second time it is the data's."""
-        base_offset = self.segments.at(offset).base_offset
-        if self._suspect == base_offset:
-            logger.error("%s", damage)
-            return KafkaError(ErrorCode.corrupt_message, str(damage))
-        logger.warning("%s; the indexes of the segment are rebuilt", damage)
-        self._suspect = base_offset
-        return BlockingIOError(errno.EAGAIN, "the index must be rebuilt", self.folder)
-
-    async def _rebuild_indexes(self, segment: Segment) -> None:
-        disk, folder, base_offset = self._runtime.disk, self.folder, segment.base_offset
-        interval = self._config.index_interval_bytes
-        await self._runtime.tasks.in_thread(build_indexes, disk, folder, base_offset, segment.size, interval)
-        install_indexes(disk, folder, base_offset)
-        segment.reload_indexes(read_waiting)
-        self._reader.forget_positions()
+            raise self._mender.explain(self.segments.at(offset), damage) from None
 
     async def warm(self, offset: int, max_bytes: int) -> None:
         """Bring what a read needs into the page cache: its index entries, its headers and its data."""
         segment = self.segments.at(offset)
-        if self._suspect == segment.base_offset:
-            await self._rebuild_indexes(segment)
+        if await self._mender.mend(segment, self.folder, self._config.index_interval_bytes):
+            self._reader.forget_positions()
         reader = Reader(self.segments.copy())
         next_offset = self.next_offset
 

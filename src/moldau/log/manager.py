@@ -216,7 +216,11 @@ class LogManager:
         logs = [(p, log) for p, log in self.logs.items() if self._folder_of[p] is folder]
         return Checkpoints(
             {partition: log.last_flushed_offset for partition, log in logs},
-            {p: log.log_start_offset for p, log in logs if log.log_start_offset > log.segments.bases[0]},
+            {
+                p: log.log_start_offset
+                for p, log in logs
+                if log.log_start_offset > log.segments.first_base_offset
+            },
             {partition: self._high_watermark_of(log) for partition, log in logs},
         )
 

@@ -1,14 +1,22 @@
-"""Building a segment's indexes anew from its batches, beside the old ones, and putting them in their place."""
+"""Building a segment's indexes anew from its batches, beside the old ones, and putting them in their place.
+
+At the start this mends indexes that are missing or cut off. An index whose content is wrong shows only when
+it leads a reader astray: then an `IndexMender` has it rebuilt once, and what still cannot be read is
+damaged data.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import logging
 
+from moldau.base.errors import ErrorCode, KafkaError
 from moldau.log import names
 from moldau.log.index import OFFSET_ENTRY, TIME_ENTRY, Index, read_waiting
 from moldau.log.scan import Batch, DamagedSegment, headers
 from moldau.log.segment import Segment
-from moldau.runtime.ports import Disk
+from moldau.runtime.ports import Disk, Runtime
 
 logger = logging.getLogger(__name__)
 
@@ -60,3 +68,45 @@ def _new_index(disk: Disk, path: str, like: Index) -> Index:
     index = Index(disk, path + names.TEMPORARY, like.entry)
     index.file.truncate(0)
     return index
+
+
+class IndexMender:
+    """For one log: the segment that was found astray last, and the one rebuilding of its indexes."""
+
+    __slots__ = ("_rebuilding", "_runtime", "_suspect")
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._suspect: int | None = None
+        self._rebuilding: asyncio.Task[None] | None = None
+
+    def explain(self, segment: Segment, damage: DamagedSegment) -> Exception:
+        """What a reader is told: to wait while the index may be at fault, else that the data is damaged."""
+        if self._suspect != segment.base_offset:
+            logger.warning("%s; the indexes of the segment are rebuilt", damage)
+            self._suspect = segment.base_offset
+            self._rebuilding = None
+        elif self._rebuilding is not None and self._rebuilding.done():
+            logger.error("%s", damage)
+            return KafkaError(ErrorCode.corrupt_message, str(damage))
+        return BlockingIOError(errno.EAGAIN, "the index must be rebuilt", segment.path)
+
+    async def mend(self, segment: Segment, folder: str, index_interval_bytes: int) -> bool:
+        """Rebuild the segment's indexes if it is the suspect; whether they are new."""
+        if self._suspect != segment.base_offset:
+            return False
+        if self._rebuilding is None:
+            self._rebuilding = self._runtime.tasks.spawn(
+                self._rebuild(segment, folder, index_interval_bytes), name=f"rebuild {segment.path}"
+            )
+        await self._rebuilding
+        return True
+
+    async def _rebuild(self, segment: Segment, folder: str, index_interval_bytes: int) -> None:
+        disk, base_offset = self._runtime.disk, segment.base_offset
+        await self._runtime.tasks.in_thread(
+            build_indexes, disk, folder, base_offset, segment.size, index_interval_bytes
+        )
+        # In one step on the loop's thread: no reader or append sees the old index under the new file.
+        install_indexes(disk, folder, base_offset)
+        segment.reload_indexes(read_waiting)

@@ -42,6 +42,10 @@ class Segments:
     def bases(self) -> list[int]:
         return self._bases.tolist()
 
+    @property
+    def first_base_offset(self) -> int:
+        return self._bases[0]
+
     def by_number(self, index: int) -> Segment:
         base_offset = self._bases[index]
         if base_offset == self.active.base_offset:

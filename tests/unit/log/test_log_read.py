@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
-from log_world import NOW_MS, Codec, World, append, batch, batches_in, config, data_of, read_all
+from log_world import NOW_MS, Codec, World, append, batch, batches_in, config, data_of, read_all, settle
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.log.log import Log
@@ -208,13 +209,16 @@ def overwrite(world: World, log: Log, suffix: str, change: Callable[[bytes], byt
     log._reader.forget_positions()
 
 
+def shift_positions(content: bytes) -> bytes:
+    """Each entry points into the middle of a batch."""
+    return b"".join(content[i : i + 7] + bytes([content[i + 7] ^ 9]) for i in range(0, len(content), 8))
+
+
 @pytest.mark.parametrize(
     "damage",
     [
         lambda content: bytes(byte ^ 0x55 for byte in content),
-        lambda content: b"".join(
-            content[i : i + 7] + bytes([content[i + 7] ^ 9]) for i in range(0, len(content), 8)
-        ),
+        shift_positions,
         lambda content: content[:4] + content[12:16] + content[8:],
     ],
     ids=["noise", "positions within batches", "the first entry points to the second's batch"],
@@ -247,3 +251,22 @@ async def test_damaged_data_is_an_error_and_not_served() -> None:
     with pytest.raises(KafkaError):
         await log.find_timestamp(NOW_MS + 300)
     assert offsets(log, 85, SIZE) == [85], "other segments go on"
+
+
+async def test_readers_of_a_segment_share_the_rebuilding_of_its_index() -> None:
+    world = World(config(segment_bytes=str(20 * SIZE), index_interval_bytes="300"))
+    log = await filled(90, world)
+    overwrite(world, log, ".index", shift_positions)
+    world.tasks.held = True
+    for offset in (25, 31):
+        with pytest.raises(BlockingIOError):
+            offsets(log, offset, SIZE)
+    readers = [asyncio.ensure_future(log.warm(offset, SIZE)) for offset in (25, 31)]
+    await settle()
+    with pytest.raises(BlockingIOError):
+        offsets(log, 31, SIZE)
+    assert len(world.tasks.waiting) == 1
+    world.tasks.held = False
+    world.tasks.release()
+    await asyncio.gather(*readers)
+    assert [offsets(log, offset, SIZE) for offset in (25, 31)] == [[25], [31]]

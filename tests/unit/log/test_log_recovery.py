@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 import pytest
-from log_world import FOLDER, NOW_MS, World, append, batch, config, read_all
+from log_world import FOLDER, NOW_MS, PARTITION, World, append, batch, config, read_all
 
 from moldau.log.log import Log
 from moldau.log.reader import TimestampOffset
@@ -68,9 +68,9 @@ async def test_opening_a_cleanly_closed_log_reads_no_data_and_no_offset_index() 
 async def test_an_idle_log_is_closed_again_without_a_write() -> None:
     world = small_segments()
     await filled(world)
-    await world.reopen(clean=True)
+    log = await world.reopen(clean=True)
     world.disk.calls.clear()
-    await world.manager.logs[(*world.manager.logs,)[0]].close()
+    await log.close()
     assert not [what for what, _ in world.disk.calls if what in ("sync", "write_atomic", "pwrite")]
 
 
@@ -188,8 +188,8 @@ async def test_a_damaged_file_is_rebuilt_after_a_clean_stop(files: str, damage: 
     before = seen(await filled(world))
     await world.manager.close()
     harm(world, FILES[files], DAMAGES[damage])
-    log = (await world.open()).logs[(*world.manager.logs,)[0]]
-    assert seen(log) == before
+    manager = await world.open()
+    assert seen(manager.logs[PARTITION]) == before
 
 
 def harm(world: World, chosen: Callable[[str], bool], damage: Callable[[bytes], bytes | None]) -> None:

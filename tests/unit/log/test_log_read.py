@@ -256,6 +256,7 @@ async def test_damaged_data_is_an_error_and_not_served() -> None:
 async def test_readers_of_a_segment_share_the_rebuilding_of_its_index() -> None:
     world = World(config(segment_bytes=str(20 * SIZE), index_interval_bytes="300"))
     log = await filled(90, world)
+    await log.flush()
     overwrite(world, log, ".index", shift_positions)
     world.tasks.held = True
     for offset in (25, 31):

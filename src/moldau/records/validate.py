@@ -174,7 +174,7 @@ def check_batch(
     if magic != MAGIC or start + size != stop:
         stop = refuse_framing(buffer, start, stop)
     codec = attributes & CODEC_MASK
-    if codec == _ZSTD and not zstd_allowed:
+    if not zstd_allowed and codec == _ZSTD:
         _refuse_zstd()
     if base_offset != 0:
         raise Refused(ErrorCode.invalid_record, f"base offset is {base_offset}, not 0")
@@ -197,6 +197,8 @@ def check_batch(
         or now_ms - base_timestamp > rules.timestamp_before_max_ms
     ):
         newest = _check_records(buffer, start, stop, BatchHeader._make(header), rules, now_ms)
+    elif count == 1 and plain_record_end(buffer, start + HEADER_BYTES, stop) == stop:
+        newest = base_timestamp
     else:
         newest = _check_plain_records(buffer, start, stop, header, rules, now_ms)
     if rules.log_append_time:
@@ -241,16 +243,9 @@ def _check_plain_records(
     """The usual case: an uncompressed batch of which nothing is suspicious. Returns its max timestamp."""
     count = header[12]
     try:
-        end = plain_record_end(buffer, start + HEADER_BYTES, stop)
-    except IndexError:
-        end = 0
-    if end == stop and count == 1:
-        return header[7]
-    if end and WALKED_RECORDS_MAX < count <= (stop - start) // RECORD_BYTES_MIN:
-        return header[8]
-    try:
         if count > WALKED_RECORDS_MAX:
-            walk(buffer, start + HEADER_BYTES, stop, 1)
+            if not plain_record_end(buffer, start + HEADER_BYTES, stop):
+                walk(buffer, start + HEADER_BYTES, stop, 1)
             if count * RECORD_BYTES_MIN > stop - start - HEADER_BYTES:
                 raise BadRecord(f"{count} records cannot fit into {stop - start} bytes")
             return header[8]

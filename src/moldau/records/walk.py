@@ -32,6 +32,8 @@ def plain_record_end(body: Buffer, position: int, stop: int) -> int:
     The quick way for the first record of nearly every batch: no deltas, no headers, lengths of one or two
     bytes.
     """
+    if position + RECORD_BYTES_MIN > stop:
+        return 0
     length = body[position]
     if length > 127:
         more = body[position + 1]
@@ -48,6 +50,8 @@ def plain_record_end(body: Buffer, position: int, stop: int) -> int:
     if length > 127:
         return 0
     position += 4 if length & 1 else 4 + (length >> 1)
+    if position + 2 > end:
+        return 0
     length = body[position]  # of the value
     if length > 127:
         more = body[position + 1]

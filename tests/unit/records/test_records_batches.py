@@ -18,7 +18,7 @@ from moldau.records.batch import (
 )
 from moldau.records.compression import Codec, compress
 from moldau.records.record import BadRecord, Record, assemble, build_batch, encode_records, read_records
-from moldau.records.walk import walk
+from moldau.records.walk import plain_record_end, walk
 
 NOW_MS = 1_700_000_000_000
 optional_bytes = st.none() | st.binary(max_size=300)
@@ -139,3 +139,16 @@ def test_bytes_after_the_last_record_are_refused() -> None:
         read_records(
             assemble(header._replace(attributes=int(Codec.ZSTD)), compress(Codec.ZSTD, body + b"xx"))
         )
+
+
+@given(any_records, st.binary(max_size=8), st.data())
+def test_the_quick_look_at_a_record_never_contradicts_the_walk(
+    records: list[Record], junk: bytes, data: st.DataObject
+) -> None:
+    body = bytearray(encode_records(records, 0, records[0].timestamp))
+    if data.draw(st.booleans()):
+        body[data.draw(st.integers(0, len(body) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    for cut in (body, body[: data.draw(st.integers(0, len(body)))], junk):
+        end = plain_record_end(cut, 0, len(cut))
+        if end:
+            assert walk(cut, 0, len(cut), 1)[:3] == (end, 0, 0)

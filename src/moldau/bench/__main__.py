@@ -1,0 +1,71 @@
+"""`python -m moldau.bench`: measure Moldau and Apache Kafka side by side and write docs/benchmarks.md.
+
+python -m moldau.bench --quick      a few minutes, small amounts
+python -m moldau.bench              the whole of it, with logs up to 10 GB: about an hour, 25 GB of disk
+python -m moldau.bench --profile    where the broker spends its time on a produce and fetch load
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from moldau.bench.apache_kafka import ToolFailed, Unavailable, distribution
+from moldau.bench.profiling import LOADS, print_profile
+from moldau.bench.server import StartFailed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m moldau.bench", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("--quick", action="store_true", help="small amounts: a few minutes")
+    parser.add_argument(
+        "--docs", type=Path, default=Path("docs"), help="where benchmarks.md and the plots go"
+    )
+    parser.add_argument("--json", type=Path, help="also keep every reading in this file")
+    parser.add_argument(
+        "--profile", choices=LOADS, help="print a profile of the broker under this load instead"
+    )
+    options = parser.parse_args()
+    if not sys.platform.startswith("linux"):
+        print(
+            "The benchmarks read /proc and the kernel's CPU clocks: they run on Linux only.", file=sys.stderr
+        )
+        return 1
+    try:
+        if options.profile:
+            print_profile(options.profile)
+        else:
+            distribution()
+            return run(options.quick, options.docs, options.json)
+    except (Unavailable, StartFailed, ToolFailed) as problem:
+        print(problem, file=sys.stderr)
+        return 1
+    return 0
+
+
+def run(quick: bool, docs: Path, kept: Path | None) -> int:
+    from moldau.bench.plots import draw
+    from moldau.bench.report import markdown
+    from moldau.bench.runner import FULL, QUICK, measure
+
+    plan = QUICK if quick else FULL
+    started = time.monotonic()
+
+    def say(what: str) -> None:
+        print(f"[{time.monotonic() - started:6.0f} s] {what}", file=sys.stderr, flush=True)
+
+    results = measure(plan, say)
+    if kept is not None:
+        kept.write_text(json.dumps(results.as_dict(), indent=1))
+    (docs / "benchmarks.md").write_text(markdown(results, plan, draw(results, docs)))
+    say(f"wrote {docs / 'benchmarks.md'}")
+    return 1 if results.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""docs/benchmarks.md from the results: tables with medians, spread and ratios, the budgets, versions and machine."""
+
+from __future__ import annotations
+
+import platform
+import re
+import subprocess
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+
+import confluent_kafka
+
+from moldau.bench import apache_kafka, raw_load, starting
+from moldau.bench.measure import Series, Summary
+from moldau.bench.runner import Plan, Results, machine
+
+LIBRDKAFKA_PRODUCE = "broker CPU to produce, 1000 B, 1 partition"
+MOLDAU, KAFKA = "Moldau", "Apache Kafka"
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What Moldau may need at most of something; a change that breaks one needs a reason."""
+
+    name: str
+    reading: str
+    most: float
+    unit: str
+
+
+BUDGETS = (
+    Budget(
+        "produce request with one 1 KB message, answered one by one", raw_load.PRODUCE_ONE_BY_ONE, 16, "us"
+    ),
+    Budget("the same, 5 in flight", raw_load.PRODUCE_PIPELINED, 13, "us"),
+    Budget("produce, 1 MB requests of 1 KB messages", raw_load.PRODUCE_LARGE, 0.8, "ms/MB"),
+    Budget(
+        "produce with librdkafka, 1 KB messages, linger 5 ms",
+        "broker CPU to produce, 1000 B, 1 partition",
+        0.8,
+        "ms/MB",
+    ),
+    Budget("fetch, 1 MB answers", raw_load.FETCH_LARGE, 0.4, "ms/MB"),
+    Budget("one small fetch", raw_load.FETCH_SMALL, 25, "us"),
+    Budget("an empty long poll", raw_load.FETCH_EMPTY, 25, "us"),
+    Budget("CPU from start to ready", starting.START_CPU, 0.4, "s"),
+    Budget("memory, idle", starting.IDLE_MEMORY, 50, "MiB"),
+    Budget("memory per idle connection", starting.CONNECTION_MEMORY, 3, "KB"),
+)
+
+HEAD = """# Benchmarks
+
+Made by `make bench` (`python -m moldau.bench`), not by hand: Moldau and Apache Kafka beside each other on one machine,
+driven by the same clients in turn, each with a fresh data folder. A number is the median of {runs} runs after a warm-up
+of {warm_up:.1f} GB each; in brackets the smallest and the largest run. *Ratio* is Moldau's number divided by Apache
+Kafka's: **bold** where Moldau is the better one. Client and broker share the cores, so that throughput tells as much
+about the client as about the broker; the broker's own CPU is the number to compare.
+
+- Moldau {moldau} on Python {python}; Apache Kafka {kafka} on Java {java}, with its start script's flags and 1 GB heap
+- confluent-kafka {confluent} (librdkafka {librdkafka}); acks=all, one replica, no compression
+- {cores} cores, {memory} memory, {kernel}
+"""
+
+
+def markdown(results: Results, plan: Plan, plots: Iterable[str]) -> str:
+    parts = [_head(plan), "## Budgets\n", *_budgets(results)]
+    for section, series in results.sections.items():
+        parts += [f"\n## {section}\n", *_table(series)]
+    if results.failures:
+        parts += ["\n## Not measured\n", *(f"- {failure}" for failure in results.failures)]
+    parts += ["\n## Plots\n", *(f"![{name}]({name})" for name in plots)]
+    return "\n".join(parts) + "\n"
+
+
+def _head(plan: Plan) -> str:
+    return HEAD.format(
+        runs=plan.runs,
+        warm_up=plan.warm_up_bytes / 1e9,
+        moldau=version("moldau"),
+        python=platform.python_version(),
+        kafka=apache_kafka.VERSION,
+        java=_java_version(),
+        confluent=confluent_kafka.__version__,
+        librdkafka=confluent_kafka.libversion()[0],
+        **machine(),
+    )
+
+
+def _java_version() -> str:
+    java = apache_kafka.find_java()
+    printed = subprocess.run(
+        [java, "-version"], capture_output=True, text=True, timeout=30, check=False
+    ).stderr
+    found = re.search(r'version "([^"]+)"', printed)
+    return found[1] if found else "?"
+
+
+def _budgets(results: Results) -> Iterator[str]:
+    yield "| broker CPU or memory for | budget | Moldau | | Apache Kafka |"
+    yield "|---|---:|---:|---|---:|"
+    every = {name: series for section in results.sections.values() for name, series in section.items()}
+    for budget in BUDGETS:
+        series = every.get(budget.reading)
+        if series is None:
+            continue
+        own, peer = series.summary(MOLDAU), series.summary(KAFKA)
+        met = "" if own is None else "met" if own.median <= budget.most else "**missed**"
+        yield (
+            f"| {budget.name} | {budget.most:g} {budget.unit} | {_number(own)} | {met} | {_number(peer)} |"
+        )
+
+
+def _table(every: dict[str, Series]) -> Iterator[str]:
+    yield "| what | unit | Moldau | Apache Kafka | ratio |"
+    yield "|---|---|---:|---:|---:|"
+    for name, series in every.items():
+        own, peer = series.summary(MOLDAU), series.summary(KAFKA)
+        yield f"| {name} | {series.unit} | {_spread(own)} | {_spread(peer)} | {_ratio(series, own, peer)} |"
+
+
+def _spread(summary: Summary | None) -> str:
+    if summary is None:
+        return "-"
+    if summary.least == summary.most:
+        return _rounded(summary.median)
+    return f"{_rounded(summary.median)} ({_rounded(summary.least)} – {_rounded(summary.most)})"
+
+
+def _ratio(series: Series, own: Summary | None, peer: Summary | None) -> str:
+    if own is None or peer is None or not peer.median:
+        return "-"
+    ratio = own.median / peer.median
+    better = ratio > 1 if series.more_is_better else ratio < 1
+    return f"**{ratio:.2f}**" if better else f"{ratio:.2f}"
+
+
+def _number(summary: Summary | None) -> str:
+    return "-" if summary is None else _rounded(summary.median)
+
+
+def _rounded(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -1,0 +1,186 @@
+"""The order of the measurements: both brokers beside each other, fresh folders, warmed up, alternating.
+
+Every piece of work runs against one broker, then the other, several times; what is reported is the median of the
+runs with their spread. A broker that does not run costs nothing, and one that idles next to the measured one costs
+both the same.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from moldau.bench import java_tools, librdkafka, lookup, raw_load, starting
+from moldau.bench.apache_kafka import KafkaServer, ToolFailed
+from moldau.bench.measure import MB, Reading, Series, touch_memory
+from moldau.bench.server import MoldauServer, Server
+
+Work = Callable[[Server], Iterable[Reading]]
+BROKERS: tuple[type[Server], ...] = (MoldauServer, KafkaServer)
+# A deleted topic's files go at once: tens of gigabytes are written.
+SETTINGS = {"log.segment.delete.delay.ms": 100}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is measured."""
+
+    runs: int
+    warm_up_bytes: int
+    throughput_bytes: int
+    requests: int
+    latency_s: float
+    look_up_sizes: tuple[int, ...]
+    look_ups: int
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    section: str
+    name: str
+    work: Work
+    runs: int
+
+
+QUICK = Plan(3, 200 * MB, 60 * MB, 10_000, 2, (MB, 10 * MB, 100 * MB), 400)
+FULL = Plan(5, 2000 * MB, 400 * MB, 40_000, 10, (MB, 10 * MB, 100 * MB, 1000 * MB, 10_000 * MB), 1000)
+
+
+@dataclass
+class Results:
+    """Sections of series, in the order in which they were measured."""
+
+    sections: dict[str, dict[str, Series]] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+    def add(self, section: str, broker: str, readings: Iterable[Reading]) -> None:
+        for reading in readings:
+            series = self.sections.setdefault(section, {}).setdefault(
+                reading.name, Series(reading.unit, reading.more_is_better)
+            )
+            series.values.setdefault(broker, []).append(reading.value)
+
+    def as_dict(self) -> dict[str, dict[str, dict[str, list[float]]]]:
+        return {
+            section: {name: series.values for name, series in every.items()}
+            for section, every in self.sections.items()
+        }
+
+
+def measure(plan: Plan, say: Callable[[str], None]) -> Results:
+    results = Results()
+    with tempfile.TemporaryDirectory(prefix="moldau-bench-") as folder:
+        _measure_starts(plan, results, Path(folder), say)
+        servers = [_server(kind, Path(folder) / "warm") for kind in BROKERS]
+        try:
+            for server in servers:
+                server.start()
+            _measure_running(plan, results, servers, say)
+        finally:
+            for server in servers:
+                server.stop()
+    return results
+
+
+def _server(kind: type[Server], folder: Path) -> Server:
+    return kind(folder / kind.__name__, SETTINGS)
+
+
+def _measure_starts(plan: Plan, results: Results, folder: Path, say: Callable[[str], None]) -> None:
+    for number in range(plan.runs + 1):  # the first fills the page cache with programs and is not counted
+        for kind in BROKERS:
+            say(f"start of {kind.name}, run {number} of {plan.runs}")
+            server = _server(kind, folder / f"start-{number}")
+            if isinstance(server, KafkaServer):
+                server.format()
+            try:
+                readings = list(starting.start_up(server))
+                if number == plan.runs:
+                    readings += starting.idle_connections(server)
+            finally:
+                server.stop()
+            if number:
+                results.add("Start and memory", kind.name, readings)
+
+
+def _measure_running(plan: Plan, results: Results, servers: list[Server], say: Callable[[str], None]) -> None:
+    for server in servers:
+        say(f"warming up {server.name}")
+        warm_up(server, plan.warm_up_bytes)
+    for piece in pieces(plan, servers):
+        for number in range(piece.runs):
+            for server in servers:
+                say(f"{piece.name}, {server.name}, run {number + 1} of {piece.runs}")
+                touch_memory()
+                try:
+                    results.add(piece.section, server.name, list(piece.work(server)))
+                except (ToolFailed, librdkafka.DeliveryFailed, OSError) as problem:
+                    say(f"{piece.name} failed on {server.name}: {problem}")
+                    results.failures.append(f"{piece.name} on {server.name}")
+    for server in servers:
+        memory = Reading("memory after all of it", server.usage().rss_bytes / 2**20, "MiB")
+        results.add("Start and memory", server.name, [memory])
+
+
+def warm_up(server: Server, total_bytes: int) -> None:
+    """A JVM compiles what it has run often: without this, Apache Kafka would need twice its CPU."""
+    deadline = time.monotonic() + 300
+    for size in (100, 1000):
+        for _ in librdkafka.throughput(server, size, 1, total_bytes // 2):
+            pass
+        if time.monotonic() > deadline:
+            return
+    for _ in raw_load.small_produce(server, 5_000):
+        pass
+    for _ in raw_load.small_fetches(server, 2_000):
+        pass
+
+
+def pieces(plan: Plan, servers: list[Server]) -> Iterator[Piece]:
+    section, half = "Throughput with librdkafka", plan.throughput_bytes // 2
+    for size, total in ((1000, plan.throughput_bytes), (100, half)):
+        for partitions in (1, 8):
+            work: Work = partial(librdkafka.throughput, size=size, partitions=partitions, total_bytes=total)
+            yield Piece(section, f"{size} B, {partitions} partitions", work, plan.runs)
+    section = "Throughput with Kafka's own tools"
+    with_groups = all(java_tools.serves_groups(server) for server in servers)
+    for size, total in ((1000, plan.throughput_bytes), (100, half)):
+        work = partial(java_tools.throughput, size=size, total_bytes=total, with_groups=with_groups)
+        yield Piece(section, f"Java tools, {size} B", work, plan.runs)
+    yield from _latency_pieces(plan, with_groups)
+    section = "Broker CPU per request"
+    requests, total = plan.requests, plan.throughput_bytes
+    yield Piece(section, "small produce", partial(raw_load.small_produce, count=requests), plan.runs)
+    yield Piece(section, "large requests", partial(raw_load.large_requests, total_bytes=total), plan.runs)
+    yield Piece(section, "small fetches", partial(raw_load.small_fetches, count=requests // 2), plan.runs)
+    work = partial(lookup.growing_log, sizes=plan.look_up_sizes, look_ups=plan.look_ups)
+    yield Piece("Look-up in a growing log", "look-up", work, 1)
+
+
+def _latency_pieces(plan: Plan, with_groups: bool) -> Iterator[Piece]:
+    section, seconds = "Latency", plan.latency_s
+    count = int(1000 * seconds)
+    one_by_one: Work = partial(librdkafka.synchronous_latency, count=count, size=1000)
+    paced: Work = partial(librdkafka.paced_latency, rate=1000, duration_s=seconds, size=1000)
+    end_to_end: Work = partial(librdkafka.end_to_end_latency, rate=500, duration_s=seconds, size=1000)
+    yield Piece(section, "synchronous produce", one_by_one, plan.runs)
+    yield Piece(section, "paced produce", paced, plan.runs)
+    yield Piece(section, "end to end", end_to_end, plan.runs)
+    if with_groups:
+        work: Work = partial(java_tools.end_to_end_latency, count=count, size=1000)
+        yield Piece(section, "Java end to end", work, plan.runs)
+
+
+def machine() -> dict[str, str]:
+    """What the numbers depend on; nothing that names the machine."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    return {
+        "cores": str(os.cpu_count()),
+        "memory": f"{memory:.0f} GiB",
+        "kernel": f"{os.uname().sysname} {os.uname().release.split('-')[0]} {os.uname().machine}",
+    }

@@ -25,8 +25,9 @@ from moldau.log.checkpoints import write_partition_metadata
 from moldau.log.epochs import EpochEnd, LeaderEpochs
 from moldau.log.flush import Flushed, Flusher
 from moldau.log.index import read_nowait, read_waiting
-from moldau.log.producers import OutOfSequence, ProducerEntry, Producers
+from moldau.log.producers import BatchSeen, OutOfSequence, ProducerEntry, Producers
 from moldau.log.reader import EMPTY, Reader, Slice, TimestampOffset
+from moldau.log.recall import earlier_batches
 from moldau.log.reindex import IndexMender
 from moldau.log.scan import DamagedSegment
 from moldau.log.segment import RELATIVE_OFFSET_MAX, Segment
@@ -39,6 +40,7 @@ from moldau.records.batch import (
     OFFSET_AND_EPOCH,
     TRANSACTIONAL,
     read_header,
+    sequence_after,
 )
 from moldau.records.record import BadRecord
 from moldau.records.validate import AppendRules, HeaderFields, RecordError, Refused, check_batch, recompress
@@ -221,7 +223,9 @@ class Log:
         try:
             seen = self._producers.check(header[9], header[10], header[11], header[6])
         except OutOfSequence as refusal:
-            raise Refused(refusal.code, str(refusal)) from None
+            seen = self._recall(header)
+            if seen is None:
+                raise Refused(refusal.code, str(refusal)) from None
         if seen is not None:
             return Appended(
                 _NO_ERROR,
@@ -235,6 +239,33 @@ class Log:
         if header[5] & TRANSACTIONAL:
             raise Refused(ErrorCode.invalid_txn_state, "the record is not part of an ongoing transaction")
         return None
+
+    def _recall(self, header: HeaderFields) -> BatchSeen | None:
+        """A retry of a batch that was stored before a restart, and is not in the snapshot."""
+        entry = self._producers.get(header[9])
+        if entry is None or not entry.from_snapshot or entry.epoch != header[10]:
+            return None
+        try:
+            entry.batches[:0] = earlier_batches(self.segments, entry, read_nowait)
+        except BlockingIOError:
+            self._in_background(earlier_batches, self.segments.copy(), entry, read_waiting)
+            raise Refused(
+                ErrorCode.kafka_storage_error, "the producer's batches are being read in: try again"
+            ) from None
+        except DamagedSegment as damage:
+            logger.error("%s", damage)
+        entry.from_snapshot = False
+        return entry.find(header[11], sequence_after(header[11], header[6]))
+
+    def _in_background(self, work: Callable[..., object], *arguments: object) -> None:
+        """Blocking work whose effect is that its pages are cached afterwards."""
+        in_thread = self._runtime.tasks.in_thread
+
+        async def run() -> None:
+            with suppress(DamagedSegment, struct.error):
+                await in_thread(work, *arguments)
+
+        self._runtime.tasks.spawn(run(), name=f"read in {self.topic_partition}")
 
     def _refused(self, refusal: Refused) -> Appended:
         log_start_offset = -1 if refusal.before_append else self.log_start_offset
@@ -264,12 +295,7 @@ class Log:
             segment.load_first_timestamp(read_nowait)
         except BlockingIOError:
             segment.first_timestamp = _NOT_KNOWN_YET
-            in_thread = self._runtime.tasks.in_thread
-
-            async def load() -> None:
-                await in_thread(segment.load_first_timestamp, read_waiting)
-
-            self._runtime.tasks.spawn(load(), name=f"first timestamp of {segment.path}")
+            self._in_background(segment.load_first_timestamp, read_waiting)
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """A leader's epoch begins at an offset. The checkpoint is written in the background."""

@@ -35,6 +35,7 @@ class ProducerEntry:
         "coordinator_epoch",
         "current_txn_first_offset",
         "epoch",
+        "from_snapshot",
         "last_timestamp",
         "next_sequence",
         "producer_id",
@@ -49,6 +50,8 @@ class ProducerEntry:
         self.batches: list[BatchSeen] = []
         self.next_sequence = 0
         """The only sequence number that continues the last batch."""
+        self.from_snapshot = False
+        """There may be earlier batches in the log than those remembered here (see `recall`)."""
 
     @property
     def last_sequence(self) -> int:
@@ -120,6 +123,7 @@ class Producers:
         batches = entry.batches
         if entry.epoch != epoch:
             entry.epoch = epoch
+            entry.from_snapshot = False
             batches.clear()
         elif len(batches) == BATCHES_KEPT:
             del batches[0]

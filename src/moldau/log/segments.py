@@ -67,6 +67,10 @@ class Segments:
         index = bisect_right(self._bases, segment.base_offset)
         return self.by_number(index) if index < len(self._bases) else None
 
+    def before(self, segment: Segment) -> Segment | None:
+        index = bisect_right(self._bases, segment.base_offset) - 2
+        return self.by_number(index) if index >= 0 else None
+
     def end_offset_of_closed(self, segment: Segment) -> int:
         return self._bases[bisect_right(self._bases, segment.base_offset)]
 

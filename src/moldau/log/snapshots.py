@@ -3,7 +3,8 @@ format v1.
 
     version 2 | crc32c 4 (of what follows) | number of entries 4 | entries of 46 bytes
 
-Of the last five batches only the newest is kept: after a restart older retries are out of order, as in Kafka.
+Of the last five batches only the newest is kept; `recall` finds the others in the log when a retry asks for
+them.
 """
 
 from __future__ import annotations
@@ -79,4 +80,5 @@ def _entry(
         seen = BatchSeen(first_sequence, last_sequence, last_offset - offset_delta, last_offset, timestamp)
         entry.batches.append(seen)
         entry.next_sequence = (last_sequence + 1) & SEQUENCE_MAX
+        entry.from_snapshot = True
     return entry

@@ -6,8 +6,9 @@ import random
 from collections.abc import Callable
 
 import pytest
-from log_world import FOLDER, NOW_MS, PARTITION, World, append, batch, config, read_all
+from log_world import FOLDER, NOW_MS, PARTITION, World, append, batch, config, read_all, settle
 
+from moldau.base.errors import ErrorCode
 from moldau.log.log import Log
 from moldau.log.reader import TimestampOffset
 
@@ -235,7 +236,7 @@ async def test_a_cold_first_batch_delays_rolling_but_not_the_append() -> None:
     append(log, batch(b"b", timestamp=NOW_MS + 5000))
     assert log.segments.bases == [0]
     for task in list(world.tasks.tasks):
-        if "first timestamp" in task.get_name():
+        if "read in" in task.get_name():
             await task
     append(log, batch(b"c", timestamp=NOW_MS + 5000))
     assert log.segments.bases == [0, 2]
@@ -272,3 +273,43 @@ async def test_leftovers_of_a_crash_are_removed() -> None:
         world.disk.files[f"{HERE}/{name}"] = bytearray(b"left")
     await world.reopen(clean=False)
     assert not [name for name in world.disk.list(HERE) if name.endswith((".tmp", ".deleted"))]
+
+
+def numbered(sequence: int, producer_id: int = 5) -> bytes:
+    return batch(b"x" * 50, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("segment_bytes", [10**6, 400])
+async def test_retries_of_the_last_five_batches_are_recognised_after_a_restart(
+    clean: bool, segment_bytes: int
+) -> None:
+    world = World(config(segment_bytes=str(segment_bytes), index_interval_bytes="100"))
+    log = await world.new_log()
+    for sequence in range(8):
+        append(log, numbered(sequence))
+        append(log, numbered(sequence, producer_id=6))
+        append(log, batch(b"of nobody"))
+    await log.flush()
+    for _ in range(2):
+        log = await world.reopen(clean=clean)
+        for sequence in range(3, 8):
+            again = append(log, numbered(sequence))
+            assert (again.duplicate, again.base_offset) == (True, 3 * sequence)
+        assert append(log, numbered(2)).error is ErrorCode.out_of_order_sequence_number
+        assert append(log, numbered(9)).error is ErrorCode.out_of_order_sequence_number
+    assert append(log, numbered(8)).base_offset == 24
+
+
+async def test_a_retry_whose_batch_is_cold_is_told_to_come_again() -> None:
+    world = World()
+    log = await world.new_log()
+    for sequence in range(3):
+        append(log, numbered(sequence))
+    log = await world.reopen(clean=True)
+    world.disk.cold = {".log"}
+    assert append(log, numbered(1)).error is ErrorCode.kafka_storage_error
+    await settle()
+    assert world.disk.calls["pread", f"{0:020d}.log"] > 0
+    world.disk.cold = set()
+    assert append(log, numbered(1)).duplicate

@@ -7,7 +7,6 @@ tests that need it with a sentence, but fails them where CI=true: there none may
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ import pytest
 
 from moldau.bench.apache_kafka import Distribution, KafkaServer, Unavailable, distribution
 from moldau.bench.server import MoldauServer
+from needs import missing
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,13 +27,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--seed", type=int, default=None, help="replay a seeded test (kill -9 loop, fuzzer)")
 
 
-def missing(reason: str) -> None:
-    """Leave the test out, or fail it where nothing may be left out."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason, pytrace=False)
-    pytest.skip(reason)
-
-
 @pytest.fixture(scope="session")
 def requires_kafka() -> Distribution:
     """Java and Apache Kafka's jars."""
@@ -41,7 +34,6 @@ def requires_kafka() -> Distribution:
         return distribution()
     except Unavailable as reason:
         missing(str(reason))
-        raise
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +41,6 @@ def requires_kcat() -> str:
     kcat = shutil.which("kcat")
     if kcat is None:
         missing("There is no `kcat` here; Debian and Ubuntu have it as a package, and so has Homebrew.")
-    assert kcat
     return kcat
 
 

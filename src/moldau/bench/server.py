@@ -19,7 +19,6 @@ import struct
 import subprocess
 import sys
 import time
-import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ OUTPUT_TAIL_BYTES = 2_000
 PORTS = range(20_000, 32_000)
 CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
-_running: weakref.WeakSet[Server] = weakref.WeakSet()
+_running: set[Server] = set()
 
 
 class StartFailed(Exception):
@@ -154,7 +153,7 @@ class Server(ABC):
         if self._process is None:
             raise RuntimeError(f"{self.name} is not running")
         code = self._process.wait(timeout_s)
-        self._process = None
+        self._forget()
         return code
 
     def stop(self, timeout_s: float = 60) -> bool:
@@ -168,7 +167,7 @@ class Server(ABC):
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        self._process = None
+        self._forget()
         return process.returncode == self.clean_exit_code
 
     def kill(self) -> None:
@@ -176,7 +175,11 @@ class Server(ABC):
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-            self._process = None
+            self._forget()
+
+    def _forget(self) -> None:
+        self._process = None
+        _running.discard(self)
 
     def pause(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)
@@ -252,5 +255,5 @@ def _cpu_clock(pid: int) -> int:
 
 @atexit.register
 def _end_what_is_left() -> None:
-    for server in list(_running):
+    for server in tuple(_running):
         server.kill()

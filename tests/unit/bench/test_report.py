@@ -1,0 +1,52 @@
+"""The report shows medians, spread and ratios, and which budgets are met."""
+
+from __future__ import annotations
+
+import pytest
+
+from moldau.bench import raw_load, report
+from moldau.bench.measure import Reading, Series, percentiles
+from moldau.bench.runner import Results
+
+
+def table(**readings: tuple[list[float], list[float], bool]) -> list[str]:
+    every = {
+        name: Series("ms", more, {report.MOLDAU: own, report.KAFKA: peer})
+        for name, (own, peer, more) in readings.items()
+    }
+    return list(report._table(every))[2:]
+
+
+def test_a_row_has_the_median_the_spread_and_the_ratio() -> None:
+    assert table(latency=([3.0, 1.0, 2.0], [8.0, 4.0, 5.0], False)) == [
+        "| latency | ms | 2 (1 – 3) | 5 (4 – 8) | **0.40** |"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("own", "more_is_better", "shown"),
+    [(20.0, True, "**2.00**"), (20.0, False, "2.00"), (5.0, True, "0.50"), (5.0, False, "**0.50**")],
+)
+def test_the_ratio_is_bold_where_moldau_is_better(own: float, more_is_better: bool, shown: str) -> None:
+    (row,) = table(what=([own], [10.0], more_is_better))
+    assert row == f"| what | ms | {own:g} | 10 | {shown} |"
+
+
+def test_a_budget_is_met_or_missed_by_the_median() -> None:
+    results = Results()
+    for broker, value in (
+        (report.MOLDAU, 15.9),
+        (report.MOLDAU, 99),
+        (report.MOLDAU, 12),
+        (report.KAFKA, 60),
+    ):
+        results.add("any", broker, [Reading(raw_load.PRODUCE_ONE_BY_ONE, value, "us")])
+    for value in (13.5, 14.0):
+        results.add("any", report.MOLDAU, [Reading(raw_load.PRODUCE_PIPELINED, value, "us")])
+    _, _, met, missed = report._budgets(results)
+    assert met.endswith("| 16 us | 15.9 | met | 60 |")
+    assert missed.endswith("| 13 us | 13.8 | **missed** | - |")
+
+
+def test_percentiles_of_a_thousand() -> None:
+    assert percentiles(range(1000)) == {"p50": 500, "p95": 950, "p99": 990, "p99.9": 999}

@@ -182,7 +182,7 @@ def _start_anew(disk: Disk, opening: Opening, files: _Files) -> LoadedLog:
     make = Segment.create if start else Segment.new
     active = make(disk, opening.folder, start, opening.now_ms)
     epochs = files.epochs()
-    epochs.truncate_from_end(start)
+    epochs.truncate_from_end(start + 1)  # a leader that took over here and wrote nothing yet is kept
     return LoadedLog([start], active, start, start, start, epochs, Producers(), -1, files.topic_id())
 
 
@@ -288,12 +288,16 @@ def _recover(disk: Disk, opening: Opening, files: _Files) -> LoadedLog:
         if offset > next_offset:
             files.remove(offset, names.SNAPSHOT)
     files.remove_stray_snapshots(keep=snapshot_offset)
+    # What a killed process had not synced is read and confirmed to retries from now on, so it must outlast a
+    # power cut; and files that were removed must not come back beside new ones.
+    active.sync()
+    disk.sync_folder(opening.folder)
     return LoadedLog(
         kept,
         active,
         next_offset,
         log_start_offset,
-        min(recovery_point, next_offset),
+        next_offset,
         epochs,
         producers,
         snapshot_offset,

@@ -24,6 +24,7 @@ LENGTH_MIN = HEADER_BYTES - LENGTH_AND_BEFORE_BYTES
 MAGIC = 2
 MAGIC_POSITION = 16
 CRC_POSITION = 17
+ATTRIBUTES_POSITION = 22  # of the byte with the flags
 CRC_START = 21
 """The first byte that the checksum covers: the attributes."""
 

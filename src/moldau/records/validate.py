@@ -27,6 +27,7 @@ from crc32c import crc32c
 
 from moldau.base.errors import ErrorCode
 from moldau.records.batch import (
+    ATTRIBUTES_POSITION,
     CODEC_MASK,
     CONTROL,
     CRC_START,
@@ -37,12 +38,13 @@ from moldau.records.batch import (
     MAGIC,
     MAGIC_POSITION,
     NO_TIMESTAMP,
+    TRANSACTIONAL,
     BatchHeader,
     read_header,
     set_timestamps,
 )
 from moldau.records.compression import CODEC_BY_NAME, Codec, compress
-from moldau.records.record import RECORD_BYTES_MIN, BadRecord, assemble, iterate_records, records_of
+from moldau.records.record import RECORD_BYTES_MIN, BadRecord, Record, assemble, iterate_records, records_of
 from moldau.records.walk import Walked, plain_record_end, walk
 
 WALKED_RECORDS_MAX = 4
@@ -282,6 +284,16 @@ def refuse_framing(buffer: memoryview, start: int, stop: int) -> int:
     return end
 
 
+def is_transactional(buffer: memoryview, start: int, stop: int) -> bool:
+    """Whether the first batch belongs to a transaction; Refused where it is no batch of any format."""
+    end = _next_batch_end(buffer, start, stop)
+    return (
+        end is not None
+        and buffer[start + MAGIC_POSITION] == MAGIC
+        and bool(buffer[start + ATTRIBUTES_POSITION] & TRANSACTIONAL)
+    )
+
+
 def _next_batch_end(buffer: memoryview, start: int, stop: int) -> int | None:
     if stop - start < LENGTH_AND_BEFORE_BYTES:
         return None
@@ -331,9 +343,12 @@ def _check_records(
     else:
         oldest = header.base_timestamp + min_delta
         newest = header.base_timestamp + max_delta
-    wrong_time = not rules.log_append_time and (
-        newest - now_ms > rules.timestamp_after_max_ms or now_ms - oldest > rules.timestamp_before_max_ms
-    )
+    if rules.log_append_time:
+        wrong_time = bool(header.attributes & LOG_APPEND_TIME)  # the broker's word, not the producer's
+    else:
+        wrong_time = (
+            newest - now_ms > rules.timestamp_after_max_ms or now_ms - oldest > rules.timestamp_before_max_ms
+        )
     if wrong_time or (rules.compacted and keyless):
         _refuse_records(buffer[start:stop], rules, now_ms)
     return max(newest, NO_TIMESTAMP)
@@ -352,6 +367,7 @@ def _needs_unfolding(header: BatchHeader, rules: AppendRules, now_ms: int) -> bo
     return (
         rules.compacted
         or (rules.codec is not None and rules.codec != header.codec_id)
+        or (rules.log_append_time and header.attributes & LOG_APPEND_TIME != 0)
         or (header.count <= WALKED_RECORDS_MAX and header.size <= UNFOLDED_BYTES_MAX)
         or _is_suspicious(header, rules, now_ms)
     )
@@ -373,6 +389,7 @@ def walk_batch(batch: memoryview, header: BatchHeader) -> Walked:
 
 def _refuse_records(batch: memoryview, rules: AppendRules, now_ms: int) -> None:
     earliest, latest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
+    claims_append_time = batch[ATTRIBUTES_POSITION] & LOG_APPEND_TIME
     errors: list[RecordError] = []
     code = ErrorCode.invalid_record
     for index, record in enumerate(iterate_records(batch)):
@@ -390,6 +407,11 @@ def _refuse_records(batch: memoryview, rules: AppendRules, now_ms: int) -> None:
                 f" The timestamp should be within [{earliest}, {latest}]"
             )
             errors.append(RecordError(index, text))
+        elif rules.log_append_time and claims_append_time:
+            code = ErrorCode.invalid_timestamp
+            text = f"Invalid timestamp type in message {_shown(record)}."
+            text += " Producer should not set timestamp type to LogAppendTime."
+            errors.append(RecordError(index, text))
     if not errors:
         return
     if code is ErrorCode.invalid_timestamp:
@@ -404,6 +426,15 @@ def _refuse_records(batch: memoryview, rules: AppendRules, now_ms: int) -> None:
             f" and only showing the first three errors at most: [{shown}]"
         )
     raise Refused(code, message, message=message, record_errors=tuple(errors))
+
+
+def _shown(record: Record) -> str:
+    """A record as Kafka quotes it in a message."""
+    key_bytes, value_bytes = len(record.key or b""), len(record.value or b"")
+    return (
+        f"DefaultRecord(offset={record.offset}, timestamp={record.timestamp},"
+        f" key={key_bytes} bytes, value={value_bytes} bytes)"
+    )
 
 
 def recompress(batch: memoryview, rules: AppendRules) -> bytes:

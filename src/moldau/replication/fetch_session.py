@@ -111,7 +111,7 @@ class FetchSessions:
     def open(self, request: Any, version: int, now_s: float) -> FetchContext:
         session_id: int = getattr(request, "session_id", NO_SESSION)
         epoch: int = getattr(request, "session_epoch", FINAL_EPOCH)
-        if session_id != NO_SESSION and epoch > INITIAL_EPOCH:
+        if epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
             return self._continue(request, version, session_id, epoch, now_s)
         if session_id != NO_SESSION:
             self._sessions.pop(session_id, None)
@@ -143,7 +143,7 @@ class FetchSessions:
 
     def keep(self, context: FetchContext, version: int, now_s: float) -> int:
         """Make the session that a full fetch asked for; returns its id, or 0 where there is no room."""
-        if not context.wants_session or not context.partitions or not self._make_room(now_s):
+        if not context.wants_session or not self._make_room(now_s):
             return NO_SESSION
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:

@@ -54,6 +54,9 @@ class Partition:
         if not self.is_offline:
             leads = state.leader == self.node_id
             self.refusal = ErrorCode.none if leads else ErrorCode.not_leader_or_follower
+            if leads:
+                # A leader's epoch begins where it takes over, whether or not it ever writes anything.
+                self.log.epochs.assign(state.leader_epoch, self.log.next_offset)
 
     def take_offline(self) -> None:
         """Its disk failed."""

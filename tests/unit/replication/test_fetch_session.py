@@ -117,7 +117,7 @@ def test_topic_ids_key_a_session_of_version_13() -> None:
     context = cache.open(first, BY_ID, 0.0)
     session_id = cache.keep(context, BY_ID, 0.0)
     again = cache.open(request(session_id, 1), BY_ID, 1.0)
-    assert [(p.topic, p.topic_id, p.index) for p in again.partitions] == [(None, topic_id, 3)]
+    assert [(p.topic, p.index) for p in again.partitions] == [(topic_id.bytes, 3)]
 
 
 def test_epoch_zero_on_an_old_session_replaces_it() -> None:
@@ -144,13 +144,13 @@ def test_an_incremental_answer_mentions_only_what_is_new() -> None:
     cache = sessions()
     context = cache.open(request(t=[wanted(0)]), BY_NAME, 0.0)
     (partition,) = context.partitions
-    assert partition.has_news(0, 0, high_watermark=0, log_start_offset=0)
-    assert not partition.has_news(0, 0, high_watermark=0, log_start_offset=0)
-    assert partition.has_news(0, 100, high_watermark=0, log_start_offset=0)
-    assert partition.has_news(0, 0, high_watermark=3, log_start_offset=0)
-    assert partition.has_news(0, 0, high_watermark=3, log_start_offset=1)
-    assert partition.has_news(3, 0, high_watermark=-1, log_start_offset=-1)
-    assert partition.has_news(0, 0, high_watermark=3, log_start_offset=1)
+    assert partition.has_news(0, False, high_watermark=0, log_start_offset=0)
+    assert not partition.has_news(0, False, high_watermark=0, log_start_offset=0)
+    assert partition.has_news(0, True, high_watermark=0, log_start_offset=0)
+    assert partition.has_news(0, False, high_watermark=3, log_start_offset=0)
+    assert partition.has_news(0, False, high_watermark=3, log_start_offset=1)
+    assert partition.has_news(3, False, high_watermark=-1, log_start_offset=-1)
+    assert partition.has_news(0, False, high_watermark=3, log_start_offset=1)
 
 
 def test_partitions_that_gave_data_are_read_last_next_time() -> None:

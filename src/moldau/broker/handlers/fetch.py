@@ -19,9 +19,9 @@ from moldau.broker.connection import Answer, Connection, Slot
 from moldau.broker.parked import LongPoll
 from moldau.log.reader import Slice
 from moldau.replication.fetch_session import NO_SESSION, FetchContext, WantedPartition, rotate
-from moldau.replication.partition import Partition
+from moldau.replication.partition import NO_EPOCH, Partition
 from moldau.wire.codec import decode_request
-from moldau.wire.fetch import Fetched, FetchedTopic, Records, pack_fetch_response
+from moldau.wire.fetch import LEADER_HINTS_FROM, Fetched, FetchedTopic, Records, pack_fetch_response
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +31,7 @@ VERSIONS = (4, 18)
 READ_COMMITTED = 1
 UNKNOWN_OFFSET = -1
 NO_REPLICA = -1
+TELLS_THE_LEADER = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)  # KIP-951
 RECORDS = -1  # where a partition's answer has its records
 
 
@@ -64,6 +65,7 @@ class Fetch:
         "_cold",
         "_context",
         "_correlation_id",
+        "_has_diverged",
         "_has_error",
         "_is_committed_only",
         "_is_from_replica",
@@ -82,14 +84,14 @@ class Fetch:
         self._version = version
         self._correlation_id = correlation_id
         self._context = context
-        self._min_bytes: int = request.min_bytes
         self._max_bytes: int = min(request.max_bytes, broker.fetch_bytes_max)
+        self._min_bytes: int = min(request.min_bytes, self._max_bytes)
         self._is_committed_only = request.isolation_level == READ_COMMITTED
         self._is_from_replica = _replica_of(request) >= 0
         self._reads: list[tuple[WantedPartition, Fetched]] = []
         self._partitions: list[Partition] = []
         self._total_bytes = 0
-        self._has_error = False
+        self._has_error = self._has_diverged = False
         self._cold: tuple[Partition, int, int] | None = None
 
     # ---- reading ----------------------------------------------------------------------------------------------
@@ -99,15 +101,19 @@ class Fetch:
         self._reads = reads = []
         self._partitions = partitions = []
         self._total_bytes = 0
-        self._has_error = False
+        self._has_error = self._has_diverged = False
         inline_left = INLINE_FETCH_BYTES_MAX
         for wanted in self._context.partitions:
             try:
-                partition = self._resolve(wanted)
+                partition: Partition = self._broker.partition(wanted.topic, wanted.index)
+            except KafkaError as error:
+                reads.append((wanted, _refused(wanted.index, error.code, aborted=())))
+                continue
+            try:
                 answer = self._read_one(partition, wanted, inline_left)
             except KafkaError as error:
                 self._has_error = True
-                reads.append((wanted, _refused(wanted.index, error.code)))
+                reads.append((wanted, self._refuse(partition, wanted.index, error.code)))
                 continue
             except BlockingIOError:
                 if not skip_cold:
@@ -124,18 +130,17 @@ class Fetch:
             partitions.append(partition)
             reads.append((wanted, answer))
 
-    def _resolve(self, wanted: WantedPartition) -> Partition:
-        partition: Partition = self._broker.partition(wanted.topic, wanted.index)
+    def _read_one(self, partition: Partition, wanted: WantedPartition, inline_left: int) -> Fetched:
         error = (
             ErrorCode.not_leader_or_follower
             if self._is_from_replica
-            else partition.check_readable(wanted.current_leader_epoch)
+            else partition.check_readable(max(wanted.current_leader_epoch, NO_EPOCH))
         )
         if error:
             raise KafkaError(error)
-        return partition
-
-    def _read_one(self, partition: Partition, wanted: WantedPartition, inline_left: int) -> Fetched:
+        if wanted.last_fetched_epoch >= 0 and (diverging := _diverging(partition, wanted)) is not None:
+            self._has_diverged = True
+            return self._answer(partition, wanted.index, b"", diverging)
         limit = partition.last_stable_offset if self._is_committed_only else partition.high_watermark
         max_bytes = min(wanted.max_bytes, self._max_bytes - self._total_bytes)
         try:
@@ -160,14 +165,27 @@ class Fetch:
             raise BlockingIOError
         return part
 
-    def _answer(self, partition: Partition, index: int, records: Records) -> Fetched:
+    def _answer(
+        self, partition: Partition, index: int, records: Records, diverging: tuple[int, int] | None = None
+    ) -> Fetched:
         high_watermark, stable = partition.high_watermark, partition.last_stable_offset
         aborted = () if self._is_committed_only else None
         start = partition.log.log_start_offset
-        return index, 0, high_watermark, stable, start, aborted, NO_REPLICA, None, None, records
+        return index, 0, high_watermark, stable, start, aborted, NO_REPLICA, diverging, None, records
+
+    def _refuse(self, partition: Partition, index: int, error: ErrorCode) -> Fetched:
+        if error not in TELLS_THE_LEADER or self._version < LEADER_HINTS_FROM:
+            return _refused(index, error)
+        return _refused(index, error, leader=(partition.state.leader, partition.leader_epoch))
 
     def is_enough(self) -> bool:
-        return self._total_bytes >= self._min_bytes or self._has_error or not self._context.partitions
+        """Whether there is nothing to wait for. As in Kafka, partitions that are not there do not end a wait."""
+        return (
+            self._total_bytes >= self._min_bytes
+            or self._has_error
+            or self._has_diverged
+            or not self._partitions
+        )
 
     # ---- waiting ----------------------------------------------------------------------------------------------
 
@@ -246,8 +264,22 @@ def _by_topic(reads: list[tuple[WantedPartition, Fetched]]) -> list[FetchedTopic
     return list(topics.items())
 
 
-def _refused(index: int, error: ErrorCode) -> Fetched:
-    return index, error, UNKNOWN_OFFSET, UNKNOWN_OFFSET, UNKNOWN_OFFSET, None, NO_REPLICA, None, None, b""
+def _diverging(partition: Partition, wanted: WantedPartition) -> tuple[int, int] | None:
+    """Where the reader's log leaves ours, if it does (KIP-595): it names the epoch of its last record."""
+    epoch, next_offset = partition.log.end_offset_for_epoch(wanted.last_fetched_epoch)
+    if epoch == NO_EPOCH or wanted.fetch_offset < partition.log.log_start_offset:
+        raise KafkaError(ErrorCode.offset_out_of_range)
+    if epoch < wanted.last_fetched_epoch or next_offset < wanted.fetch_offset:
+        return epoch, next_offset
+    return None
+
+
+def _refused(
+    index: int, error: ErrorCode, *, aborted: tuple[()] | None = None, leader: tuple[int, int] | None = None
+) -> Fetched:
+    return (
+        index, error, UNKNOWN_OFFSET, UNKNOWN_OFFSET, UNKNOWN_OFFSET, aborted, NO_REPLICA, None, leader, b"",
+    )  # fmt: skip
 
 
 def _replica_of(request: Any) -> int:

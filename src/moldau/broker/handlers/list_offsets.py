@@ -31,26 +31,25 @@ UNKNOWN = -1
 
 
 async def handle(broker: Any, context: Any, request: Any) -> object:
-    seen: set[tuple[str, int]] = set()
-    repeated: set[tuple[str, int]] = set()
+    """An answer for each partition asked for; one that is asked for twice gets none but INVALID_REQUEST."""
+    topics: dict[str, dict[int, object]] = {}
     for topic in request.topics:
         for wanted in topic.partitions:
-            key = (topic.name, wanted.partition_index)
-            (repeated if key in seen else seen).add(key)
-    topics = []
-    for topic in request.topics:
-        answers = []
-        for wanted in topic.partitions:
-            key = (topic.name, wanted.partition_index)
-            if key in repeated:
-                answers.append(_answer(wanted.partition_index, ErrorCode.invalid_request))
+            index = wanted.partition_index
+            answers = topics.setdefault(topic.name, {})
+            if index in answers:
+                answers[index] = _answer(index, ErrorCode.invalid_request)
                 continue
             try:
-                answers.append(await _find(broker, context, request, key, wanted))
+                answers[index] = await _find(broker, context, request, (topic.name, index), wanted)
             except KafkaError as error:
-                answers.append(_answer(wanted.partition_index, error.code))
-        topics.append(SimpleNamespace(name=topic.name, partitions=tuple(answers)))
-    return SimpleNamespace(throttle_time=0, topics=tuple(topics))
+                answers[index] = _answer(index, error.code)
+    return SimpleNamespace(
+        throttle_time=0,
+        topics=tuple(
+            SimpleNamespace(name=name, partitions=tuple(answers.values())) for name, answers in topics.items()
+        ),
+    )
 
 
 async def _find(broker: Any, context: Any, request: Any, key: tuple[str, int], wanted: Any) -> object:

@@ -17,9 +17,16 @@ from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.broker.connection import Answer, Connection
-from moldau.records.validate import RecordError
+from moldau.records.validate import RecordError, Refused, is_transactional, refuse_framing
 from moldau.replication.partition import Partition
-from moldau.wire.produce import PartitionRecords, Produced, TopicRecords, pack_produce_response, parse_produce
+from moldau.wire.produce import (
+    NULL_RECORDS,
+    PartitionRecords,
+    Produced,
+    TopicRecords,
+    pack_produce_response,
+    parse_produce,
+)
 
 log = logging.getLogger(__name__)
 
@@ -38,10 +45,16 @@ def serve(
     broker: Any, connection: Connection, frame: memoryview, position: int, version: int, correlation_id: int
 ) -> Answer | None:
     transactional_id, acks, _timeout_ms, topics = parse_produce(frame, position, version)
+    produce = Produce(broker, frame, version, acks)
     if len(topics) != 1 or len(topics[0][1]) != 1:
+        produce.refusal = _refusal_as_a_whole(frame, topics, transactional_id)
         topics = _last_of_each(topics)
-    produce = Produce(broker, frame, version, acks, transactional_id)
-    answers = [(topic, [produce.append(topic, *wanted) for wanted in wanteds]) for topic, wanteds in topics]
+    answers = produce.answers(topics)
+    if produce.is_refused and produce.refusal is None:
+        # A lone batch pays for this look only now: it was refused by itself, but its request may deserve another code.
+        produce.refusal = _refusal_as_a_whole(frame, topics, transactional_id)
+        if produce.refusal is not None:
+            answers = produce.answers(topics)
     if acks == ACKS_NONE:
         produce.flush(lambda: None)
         if produce.is_refused:
@@ -63,45 +76,70 @@ def _last_of_each(topics: list[TopicRecords]) -> list[TopicRecords]:
     return [(topic, list(wanteds.values())) for topic, wanteds in merged.items()]
 
 
+def _refusal_as_a_whole(
+    frame: memoryview, topics: list[TopicRecords], transactional_id: str | None
+) -> Refused | None:
+    """Why nothing of a request is taken: Kafka looks at every first batch before it takes any of them."""
+    try:
+        for _, wanteds in topics:
+            for _, start, stop in wanteds:
+                if start != NULL_RECORDS and is_transactional(frame, start, stop):
+                    if transactional_id is None:
+                        return Refused(
+                            ErrorCode.transactional_id_authorization_failed,
+                            "a batch of a transaction without a transactional id",
+                        )
+                    return None
+    except Refused as refusal:
+        return refusal
+    return None
+
+
 class Produce:
     """One produce request while it is being answered."""
 
     __slots__ = (
         "_acks",
         "_broker",
-        "_error",
         "_frame",
         "_now_ms",
         "_unsafe",
         "_zstd_allowed",
         "is_refused",
+        "refusal",
         "unflushed",
     )
 
-    def __init__(
-        self, broker: Any, frame: memoryview, version: int, acks: int, transactional_id: str | None
-    ) -> None:
+    def __init__(self, broker: Any, frame: memoryview, version: int, acks: int) -> None:
         self._broker = broker
         self._frame = frame
         self._zstd_allowed = version >= ZSTD_SINCE_VERSION
         self._acks = acks
         self._now_ms = broker.clock.wall_ms()
-        self._error = ErrorCode.none
-        if not ACKS_ALL <= acks <= ACKS_LEADER:
-            self._error = ErrorCode.invalid_required_acks
-        elif transactional_id is not None:
-            self._error = ErrorCode.invalid_txn_state  # none can be open: there is no coordinator yet
+        self.refusal: Refused | None = None  # of the request as a whole
         self.is_refused = False
         self.unflushed: list[tuple[Partition, int, int]] = []  # with the next offset and the bytes added
         self._unsafe: set[tuple[bytes | str, int]] = set()  # whose sync failed
 
-    def append(self, topic: str | bytes, index: int, start: int, stop: int) -> Produced:
+    def answers(self, topics: list[TopicRecords]) -> Answers:
+        if self.refusal is None:
+            return [
+                (topic, [self._append(topic, *wanted) for wanted in wanteds]) for topic, wanteds in topics
+            ]
+        error, message = self.refusal.code, self.refusal.message
+        return [
+            (topic, [self._refuse(wanted[0], error, message) for wanted in wanteds])
+            for topic, wanteds in topics
+        ]
+
+    def _append(self, topic: str | bytes, index: int, start: int, stop: int) -> Produced:
         """Append one partition's batch; its answer (with acks=all and one replica, appended is committed)."""
         broker = self._broker
         try:
-            if self._error:
-                return self._refuse(index, self._error, None)
             partition: Partition = broker.partition(topic, index)
+            if not ACKS_ALL <= self._acks <= ACKS_LEADER:
+                refuse_framing(self._frame, start, stop)
+                return self._refuse(index, ErrorCode.invalid_required_acks, None)
             if partition.refusal:
                 return self._refuse(index, partition.refusal, None)
             if self._acks == ACKS_ALL and not partition.has_enough_in_sync():
@@ -114,7 +152,7 @@ class Produce:
                 now_ms=self._now_ms,
                 zstd_allowed=self._zstd_allowed,
             )
-        except KafkaError as error:
+        except (KafkaError, Refused) as error:
             return self._refuse(index, error.code, error.message)
         except OSError as error:
             log.error("cannot append to %s-%d: %s", topic, index, error)

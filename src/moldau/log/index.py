@@ -17,8 +17,8 @@ Read = Callable[[File, int, int], bytes | bytearray]
 """Read (file, length, position): waiting for the disk, or not."""
 
 PENDING_ENTRIES_MAX = 32
-_BLOCK_ENTRIES = 128
-"""Bisection goes down to a block of this size, which is read at once."""
+_BLOCK_ENTRIES = 512
+"""Bisection goes down to a block of this size (a page or two), which is read at once."""
 
 OFFSET_ENTRY = Struct(">ii")
 """Last offset of a batch relative to the segment's base offset, and the batch's position in the file."""

@@ -75,6 +75,7 @@ class Reader:
                 offset = following.base_offset
                 return self.read(offset, next_offset, max_bytes, below_offset, whole_first_batch, read)
             position = batch.position
+            self._remember(offset, segment.base_offset, position)  # others will start here too
         stop = segment.size
         is_active = segment is self._segments.active
         if below_offset < (next_offset if is_active else self._segments.end_offset_of_closed(segment)):

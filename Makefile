@@ -5,11 +5,16 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
 PORT ?= 9092
 WORKERS ?= 2
+MINUTES ?= 10
+KAFKA ?= localhost:9092
 PYTEST := $(BIN)/pytest -q
+QUICK := "not slow and not interop"
+# What touches the ports: the rest computes, and does the same with and without them.
+FALLBACK_TESTS := tests/contract tests/cluster tests/unit/runtime tests/unit/log tests/unit/broker tests/unit/testing tests/unit/store
 COMPILE := $(BIN)/pip-compile -q --strip-extras --generate-hashes --allow-unsafe \
   --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 .DEFAULT_GOAL := help
-.PHONY: help setup up test quick fallbacks lint docs bench bench-quick golden dist lock interop-setup clean
+.PHONY: help setup up test quick fallbacks lint docs bench bench-quick golden sim dist lock interop-setup clean
 
 help:  ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,12 +32,13 @@ up: setup  ## run a broker on localhost:9092 (PORT=...) until Ctrl-C
 
 test: lint interop-setup  ## lint, types, import contracts, all tests that end within 20 minutes on 2 cores
 	$(PYTEST) -n $(WORKERS) --dist loadgroup tests
+	MOLDAU_FALLBACKS=1 $(PYTEST) -n $(WORKERS) --dist loadgroup -m $(QUICK) $(FALLBACK_TESTS)
 
 quick: setup  ## the tests that end within 90 seconds
-	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not slow and not interop" tests
+	$(PYTEST) -n $(WORKERS) --dist loadgroup -m $(QUICK) tests
 
 fallbacks: setup  ## the quick tests once more, without uvloop, sendfile and RWF_NOWAIT
-	MOLDAU_FALLBACKS=1 $(PYTEST) -n $(WORKERS) --dist loadgroup -m "not slow and not interop" tests
+	MOLDAU_FALLBACKS=1 $(PYTEST) -n $(WORKERS) --dist loadgroup -m $(QUICK) tests
 
 lint: setup  ## lint, types, import contracts
 	$(BIN)/ruff check src tests
@@ -53,8 +59,11 @@ bench: setup interop-setup  ## Moldau and Apache Kafka side by side; writes docs
 bench-quick: setup interop-setup  ## the same in a few minutes, printed only
 	$(BIN)/python -m moldau.bench --quick
 
-golden: setup  ## capture requests and answers from an Apache Kafka started for it
-	$(BIN)/python tests/golden/capture.py
+golden: setup  ## capture requests and answers from the Apache Kafka at KAFKA=host:port
+	PYTHONPATH=tests $(BIN)/python -m golden.capture $(KAFKA)
+
+sim: setup  ## simulate for MINUTES=10 with fresh seeds
+	$(BIN)/python -m moldau.sim --minutes $(MINUTES)
 
 dist: setup  ## build a wheel into dist/
 	$(BIN)/python -m build --no-isolation --wheel

@@ -1,9 +1,9 @@
 """Apache Kafka from its published jars: the oracle of the interop tests and the peer of the benchmarks.
 
-    python -m moldau.bench.apache_kafka fetch                     get the jars (the other commands do it on
-    demand) python -m moldau.bench.apache_kafka up [--port 9092] [--data DIR] [--set key=value ...] python -m
-    moldau.bench.apache_kafka run TOOL ARGUMENT...      one of Kafka's tools, by short name or class python -m
-    moldau.bench.apache_kafka tools                     the short names
+    python -m moldau.bench.apache_kafka fetch                 get the jars (the other commands do it on demand)
+    python -m moldau.bench.apache_kafka up [--port 9092] [--data DIR] [--set key=value ...]
+    python -m moldau.bench.apache_kafka run TOOL ARGUMENT...  one of Kafka's tools, by short name or class
+    python -m moldau.bench.apache_kafka tools                 the short names
 
 It needs Java 17 or newer, and Maven once per version to fetch the jars into `$MOLDAU_KAFKA_CACHE` (by default
 `moldau/apache-kafka` in the user's cache folder). Where one of them is missing, `Unavailable` says so in a

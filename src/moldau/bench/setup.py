@@ -1,0 +1,56 @@
+"""`python -m moldau.bench.setup`: what only the interop tests and benchmarks need, installed where this user may.
+
+kcat, Java and Maven come from Debian's packages (`apt-get`, as root); Kafka's own jars are fetched by
+`moldau.bench.apache_kafka`. Where something cannot be had, one line says so and the exit code is still 0: the tests
+themselves decide whether they are skipped or, in CI, fail.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+from moldau.bench.apache_kafka import Unavailable, distribution
+
+PACKAGES = {"kcat": "kcat", "java": "openjdk-17-jre-headless", "mvn": "maven"}
+"""Command -> the Debian package that has it."""
+INSTALL_TIMEOUT_S = 600
+
+
+def missing_packages() -> list[str]:
+    return [package for command, package in PACKAGES.items() if shutil.which(command) is None]
+
+
+def install(packages: list[str]) -> str | None:
+    """Install with apt-get; the reason where that cannot be."""
+    if shutil.which("apt-get") is None:
+        return "there is no apt-get here"
+    if os.geteuid() != 0:
+        return "only root can install packages"
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", *packages]):
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False
+        )
+        if done.returncode:
+            return f"`{' '.join(command)}` failed: {done.stderr.strip().splitlines()[-1:]}"
+    return None
+
+
+def main() -> None:
+    packages = missing_packages()
+    if packages:
+        print(f"installing {' '.join(packages)}", file=sys.stderr)
+        reason = install(packages)
+        if reason is not None:
+            print(f"not installed: {' '.join(packages)}: {reason}", file=sys.stderr)
+    try:
+        distribution()
+    except Unavailable as reason:
+        print(f"Apache Kafka's jars: {reason}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

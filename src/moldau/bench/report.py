@@ -59,12 +59,13 @@ about the client as about the broker; the broker's own CPU is the number to comp
 
 - Moldau {moldau} on Python {python}; Apache Kafka {kafka} on Java {java}, with its start script's flags and 1 GB heap
 - confluent-kafka {confluent} (librdkafka {librdkafka}); acks=all, one replica, no compression
-- {cores} cores, {memory} memory, {kernel}
+- {cores} cores, {memory} memory, {kernel}; other processes took {others:.0%} of the cores meanwhile
+- a Python loop that receives 1 KB and sends 60 bytes, and does nothing else, needs {floor:.1f} us of CPU a request here
 """
 
 
 def markdown(results: Results, plan: Plan, plots: Iterable[str]) -> str:
-    parts = [_head(plan), "## Budgets\n", *_budgets(results)]
+    parts = [_head(plan, results), "## Budgets\n", *_budgets(results)]
     for section, series in results.sections.items():
         parts += [f"\n## {section}\n", *_table(series)]
     if results.failures:
@@ -73,7 +74,7 @@ def markdown(results: Results, plan: Plan, plots: Iterable[str]) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _head(plan: Plan) -> str:
+def _head(plan: Plan, results: Results) -> str:
     return HEAD.format(
         runs=plan.runs,
         warm_up=plan.warm_up_bytes / 1e9,
@@ -83,6 +84,8 @@ def _head(plan: Plan) -> str:
         java=_java_version(),
         confluent=confluent_kafka.__version__,
         librdkafka=confluent_kafka.libversion()[0],
+        others=results.others_share,
+        floor=results.floor_us,
         **machine(),
     )
 

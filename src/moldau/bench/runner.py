@@ -8,6 +8,7 @@ both the same.
 from __future__ import annotations
 
 import os
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -15,10 +16,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from moldau.bench import java_tools, librdkafka, lookup, raw_load, starting
+from moldau.bench import floor, java_tools, librdkafka, lookup, raw_load, starting
 from moldau.bench.apache_kafka import KafkaServer, ToolFailed
 from moldau.bench.measure import MB, Reading, Series, touch_memory
-from moldau.bench.server import MoldauServer, Server
+from moldau.bench.server import CLOCK_TICKS_PER_S, MoldauServer, Server
 
 Work = Callable[[Server], Iterable[Reading]]
 BROKERS: tuple[type[Server], ...] = (MoldauServer, KafkaServer)
@@ -57,6 +58,8 @@ class Results:
 
     sections: dict[str, dict[str, Series]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
+    others_share: float = 0.0
+    floor_us: float = 0.0
 
     def add(self, section: str, broker: str, readings: Iterable[Reading]) -> None:
         for reading in readings:
@@ -74,7 +77,9 @@ class Results:
 
 def measure(plan: Plan, say: Callable[[str], None]) -> Results:
     results = Results()
+    others = OtherProcesses()
     with tempfile.TemporaryDirectory(prefix="moldau-bench-") as folder:
+        _measure_floor(plan, results, Path(folder), say)
         _measure_starts(plan, results, Path(folder), say)
         servers = [_server(kind, Path(folder) / "warm") for kind in BROKERS]
         try:
@@ -84,7 +89,36 @@ def measure(plan: Plan, say: Callable[[str], None]) -> Results:
         finally:
             for server in servers:
                 server.stop()
+    results.others_share = others.share()
     return results
+
+
+class OtherProcesses:
+    """The share of the machine's cores that neither this process nor what it started has used, since it was made."""
+
+    def __init__(self) -> None:
+        self._busy_s, self._own_s = self._read()
+        self._started = time.monotonic()
+
+    def share(self) -> float:
+        busy_s, own_s = self._read()
+        cores_s = (time.monotonic() - self._started) * (os.cpu_count() or 1)
+        return max(0.0, (busy_s - self._busy_s) - (own_s - self._own_s)) / cores_s
+
+    @staticmethod
+    def _read() -> tuple[float, float]:
+        user, nice, system, _, _, irq, soft_irq, steal = map(
+            int, Path("/proc/stat").read_text().splitlines()[0].split()[1:9]
+        )
+        busy_s = (user + nice + system + irq + soft_irq + steal) / CLOCK_TICKS_PER_S
+        times = os.times()
+        return busy_s, times.user + times.system + times.children_user + times.children_system
+
+
+def _measure_floor(plan: Plan, results: Results, folder: Path, say: Callable[[str], None]) -> None:
+    say("floor")
+    with floor.FloorServer(folder / "floor") as server:
+        results.floor_us = statistics.median(floor.cpu_us(server, plan.requests) for _ in range(plan.runs))
 
 
 def _server(kind: type[Server], folder: Path) -> Server:

@@ -10,7 +10,7 @@ KAFKA ?= localhost:9092
 PYTEST := $(BIN)/pytest -q
 QUICK := "not slow and not interop"
 # What touches the ports: the rest computes, and does the same with and without them.
-FALLBACK_TESTS := tests/contract tests/cluster tests/unit/runtime tests/unit/log tests/unit/broker tests/unit/testing tests/unit/store
+FALLBACK_TESTS := tests/contract tests/cluster tests/unit/runtime tests/unit/log tests/unit/broker tests/unit/testing
 COMPILE := $(BIN)/pip-compile -q --strip-extras --generate-hashes --allow-unsafe \
   --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 .DEFAULT_GOAL := help

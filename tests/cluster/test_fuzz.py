@@ -30,7 +30,7 @@ from moldau.records.compression import DECOMPRESSED_BYTES_MAX, Codec
 from moldau.records.record import read_records
 from stored import read_batches
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("fuzz")]
 
 USUAL_SEED = 7_041
 ANSWER_TIMEOUT_S = 10

@@ -15,7 +15,7 @@ import pytest
 from interop.clients import CLIENTS, CODECS, Client, Message, Received
 from stored import stored_headers
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("interop-cross")]
 
 COMPRESSIBLE = b"the same words again and again, " * 20
 TIMESTAMP_MS = 1_700_000_000_000

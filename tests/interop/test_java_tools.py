@@ -13,7 +13,7 @@ from interop.clients import Client, Message
 from interop.clients.confluent import Confluent
 from interop.clients.java import JavaTools
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("interop-java")]
 
 # What this issue serves, with the versions of Kafka 4.3 ("usable" is what its newest client would choose).
 APIS = {

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from interop.clients import CLIENTS, Client, Message, Refused
 from stored import stored_headers
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("interop-matrix")]
 
 TIMESTAMP_MS = 1_700_000_000_000
 COUNT = 12

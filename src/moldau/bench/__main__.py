@@ -41,14 +41,15 @@ def main() -> int:
             print_profile(options.profile)
         else:
             distribution()
-            return run(options.quick, options.docs, options.json)
+            docs = options.docs or (None if options.quick else Path("docs"))
+            return run(options.quick, docs, options.json)
     except (Unavailable, StartFailed, ToolFailed) as problem:
         print(problem, file=sys.stderr)
         return 1
     return 0
 
 
-def run(quick: bool, docs: Path, kept: Path | None) -> int:
+def run(quick: bool, docs: Path | None, kept: Path | None) -> int:
     from moldau.bench.plots import draw
     from moldau.bench.report import markdown
     from moldau.bench.runner import FULL, QUICK, measure
@@ -62,8 +63,11 @@ def run(quick: bool, docs: Path, kept: Path | None) -> int:
     results = measure(plan, say)
     if kept is not None:
         kept.write_text(json.dumps(results.as_dict(), indent=1))
-    (docs / "benchmarks.md").write_text(markdown(results, plan, draw(results, docs)))
-    say(f"wrote {docs / 'benchmarks.md'}")
+    if docs is None:
+        print(markdown(results, plan, []))
+    else:
+        (docs / "benchmarks.md").write_text(markdown(results, plan, draw(results, docs)))
+        say(f"wrote {docs / 'benchmarks.md'}")
     return 1 if results.failures else 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import re
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
@@ -64,13 +64,14 @@ about the client as about the broker; the broker's own CPU is the number to comp
 """
 
 
-def markdown(results: Results, plan: Plan, plots: Iterable[str]) -> str:
+def markdown(results: Results, plan: Plan, plots: Sequence[str]) -> str:
     parts = [_head(plan, results), "## Budgets\n", *_budgets(results)]
     for section, series in results.sections.items():
         parts += [f"\n## {section}\n", *_table(series)]
     if results.failures:
         parts += ["\n## Not measured\n", *(f"- {failure}" for failure in results.failures)]
-    parts += ["\n## Plots\n", *(f"![{name}]({name})" for name in plots)]
+    if plots:
+        parts += ["\n## Plots\n", *(f"![{name}]({name})" for name in plots)]
     return "\n".join(parts) + "\n"
 
 

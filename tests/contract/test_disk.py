@@ -211,6 +211,25 @@ def test_renaming_replaces_a_file_and_moves_a_folder_whole(engine: Engine) -> No
         disk.rename(f"{root}/topic-0.deleted/old", f"{root}/absent/other")
 
 
+def test_a_renamed_file_is_used_on_and_leaves_its_name_to_another(engine: Engine) -> None:
+    disk = on_disk(engine)
+    file = a_file(engine, b"old")
+    old_path, new_path = file.path, f"{engine.folder}/renamed"
+    file.rename(new_path)
+    assert (file.path, file.pread(9, 0)) == (new_path, b"old")
+    other = disk.open(old_path, create=True)
+    other.pwrite(b"new", 0)
+    assert file.pwrite(b"er", 3) == 2
+    assert (disk.read(new_path), disk.read(old_path)) == (b"older", b"new")
+
+
+def test_a_file_that_cannot_be_renamed_keeps_its_name(engine: Engine) -> None:
+    file = a_file(engine, b"here")
+    with pytest.raises(OSError):
+        file.rename(f"{engine.folder}/absent/name")
+    assert file.pread(4, 0) == b"here"
+
+
 def test_removing_takes_a_file_or_a_whole_tree(engine: Engine) -> None:
     disk = on_disk(engine)
     root = engine.folder

@@ -161,6 +161,11 @@ class Flusher:
         log = self._log
         return self.recovery_point == log.next_offset and not self._queue and not log.epochs.changed
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether something is queued or under way."""
+        return self._running or bool(self._queue)
+
     def queue(self, step: Callable[[], None]) -> None:
         self._queue.append(step)
 

@@ -60,8 +60,17 @@ class Index:
     @property
     def file(self) -> File:
         if self._file is None:
-            self._file = self._disk.open(self.path, create=True)
+            # One that has entries is there, unless its segment was removed: it must not come back.
+            self._file = self._disk.open(self.path, create=self._written == 0)
         return self._file
+
+    def rename(self, target: str) -> None:
+        """The index is used on under another name."""
+        if self._file is not None:
+            self._file.rename(target)
+        else:
+            self._disk.rename(self.path, target)
+        self.path = target
 
     def append(self, first: int, second: int) -> None:
         self._pending += self.entry.pack(first, second)

@@ -24,6 +24,7 @@ from moldau.log import names
 from moldau.log.checkpoints import write_partition_metadata
 from moldau.log.epochs import EpochEnd, LeaderEpochs
 from moldau.log.flush import Flushed, Flusher
+from moldau.log.folder import remove_files
 from moldau.log.index import read_nowait, read_waiting
 from moldau.log.producers import BatchSeen, OutOfSequence, ProducerEntry, Producers
 from moldau.log.reader import EMPTY, Reader, Slice, TimestampOffset
@@ -262,7 +263,7 @@ class Log:
         in_thread = self._runtime.tasks.in_thread
 
         async def run() -> None:
-            with suppress(DamagedSegment, struct.error):
+            with suppress(DamagedSegment, struct.error, FileNotFoundError):
                 await in_thread(work, *arguments)
 
         self._runtime.tasks.spawn(run(), name=f"read in {self.topic_partition}")
@@ -322,6 +323,64 @@ class Log:
         jitter = self._runtime.random.randrange(jitter_ms) if jitter_ms > 0 else 0
         segment.set_limits(self._config.segment_ms - jitter, self._config.segment_index_bytes)
 
+    # Removing what is old
+
+    def delete_records_before(self, offset: int) -> None:
+        """Let the log begin at an offset, for good once the log starts are checkpointed. It never moves back.
+
+        Whole segments below go with `remove_old_segments`. KafkaError (offset_out_of_range) beyond the end.
+        """
+        if self.failure is not None:
+            raise self.failure
+        if not 0 <= offset <= self.next_offset:
+            raise KafkaError(
+                ErrorCode.offset_out_of_range, f"{offset} is not between 0 and the end, {self.next_offset}"
+            )
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.epochs.truncate_from_start(offset)  # written with the next flush: recovery does it again
+
+    async def remove_old_segments(self) -> int:
+        """Take the segments that lie below the log's start out of it; returns how many. Never the active one.
+
+        Their files are renamed, and removed after `file.delete.delay.ms`. The log's start is checkpointed
+        before: a crash may undo some of the renames, in any order.
+        """
+        if not self._has_old_segment():
+            return 0
+        if self._flusher.is_writing:  # a segment may wait for its sync, or its snapshot be unwritten
+            await self._until(self._flusher.write)
+        gone: list[str] = []
+        count = 0
+        try:
+            while self._has_old_segment():
+                base_offset = self.segments.remove_first()
+                count += 1
+                suffixes = (names.OFFSET_INDEX, names.TIME_INDEX, names.LOG)
+                gone += (names.file_name(base_offset, suffix + names.DELETED) for suffix in suffixes)
+                gone += self._drop_snapshot(base_offset)
+        finally:
+            if gone:
+                later = self._remove_later(gone, self._config.file_delete_delay_ms)
+                self._runtime.tasks.spawn(later, name=f"remove segments of {self.topic_partition}")
+        return count
+
+    def _has_old_segment(self) -> bool:
+        end_offset = self.segments.first_end_offset
+        return self.failure is None and end_offset is not None and end_offset <= self.log_start_offset
+
+    def _drop_snapshot(self, offset: int) -> list[str]:
+        name = names.file_name(offset, names.SNAPSHOT)
+        try:
+            self._runtime.disk.rename(f"{self.folder}/{name}", f"{self.folder}/{name}{names.DELETED}")
+        except FileNotFoundError:
+            return []
+        return [name + names.DELETED]
+
+    async def _remove_later(self, gone: list[str], delay_ms: int) -> None:
+        await self._runtime.tasks.sleep(delay_ms / 1000)
+        await self._runtime.tasks.in_thread(remove_files, self._runtime.disk, self.folder, gone)
+
     # Reading
 
     def read(self, offset: int, max_bytes: int, *, below_offset: int, whole_first_batch: bool) -> Slice:
@@ -351,14 +410,16 @@ class Log:
     async def warm(self, offset: int, max_bytes: int) -> None:
         """Bring what a read needs into the page cache: its index entries, its headers and its data."""
         segment = self.segments.at(offset)
-        if await self._mender.mend(segment, self.folder, self._config.index_interval_bytes):
-            self._reader.forget_positions()
+        with suppress(FileNotFoundError):  # its segment is gone: the next read will tell
+            if await self._mender.mend(segment, self.folder, self._config.index_interval_bytes):
+                self._reader.forget_positions()
         reader = Reader(self.segments.copy())
         next_offset = self.next_offset
 
         def bring_in() -> None:
-            # Appends go on meanwhile. If one confuses the search, or the data is damaged, the next read will tell.
-            with suppress(DamagedSegment, struct.error):
+            # Appends and retention go on meanwhile. If they confuse the search, or the data is damaged, the
+            # next read will tell.
+            with suppress(DamagedSegment, struct.error, FileNotFoundError):
                 found = reader.read(offset, next_offset, max_bytes, next_offset, True, read_waiting)
                 if found.file is not None:
                     found.file.warm(found.position, found.length)
@@ -381,19 +442,26 @@ class Log:
         try:
             return self.offset_for_timestamp(timestamp)
         except BlockingIOError:
-            find = Reader(self.segments.copy()).offset_for_timestamp
-            with _damage_as_kafka_error():
-                in_thread = self._runtime.tasks.in_thread
-                return await in_thread(find, timestamp, self.log_start_offset, read_waiting)
+            return await self._search(lambda r, start: r.offset_for_timestamp(timestamp, start, read_waiting))
 
     async def find_max_timestamp(self) -> TimestampOffset | None:
         """`max_timestamp_offset`, waiting for the disk in a thread where it must."""
         try:
             return self.max_timestamp_offset()
         except BlockingIOError:
-            find = Reader(self.segments.copy()).max_timestamp_offset
-            with _damage_as_kafka_error():
-                return await self._runtime.tasks.in_thread(find, self.log_start_offset, read_waiting)
+            return await self._search(lambda r, start: r.max_timestamp_offset(start, read_waiting))
+
+    async def _search(self, find: Callable[[Reader, int], TimestampOffset | None]) -> TimestampOffset | None:
+        """In a thread; again where a segment was removed meanwhile."""
+        while True:
+            first = self.segments.first_base_offset
+            try:
+                with _damage_as_kafka_error():
+                    reader = Reader(self.segments.copy())
+                    return await self._runtime.tasks.in_thread(find, reader, self.log_start_offset)
+            except FileNotFoundError:
+                if self.failure is not None or first == self.segments.first_base_offset:
+                    raise
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
         return self.epochs.end_offset_for(epoch, self.next_offset)
@@ -415,13 +483,16 @@ class Log:
 
     async def flush(self) -> None:
         """Wait until all that was appended so far is on the disk; raises the error if it cannot be."""
+        await self._until(self.flush_then)
+
+    async def _until(self, start: Callable[[Flushed], None]) -> None:
         done: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
 
         def wake(error: OSError | None) -> None:
             if not done.done():
                 done.set_result(error)
 
-        self.flush_then(wake)
+        start(wake)
         error = await done
         if error is not None:
             raise error
@@ -463,7 +534,8 @@ class Log:
             return
         self._closing = True
         idle = self._flusher.is_idle
-        if self.next_offset > max(self._snapshot_offset, self.log_start_offset):
+        has_content = self.next_offset > self.log_start_offset or len(self._producers) > 0
+        if self.next_offset > self._snapshot_offset and has_content:
             self._queue_snapshot()
             idle = False
         if not idle:

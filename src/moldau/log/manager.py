@@ -11,7 +11,7 @@ import asyncio
 import errno
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from moldau.base.ids import TopicPartition
 from moldau.config.topic import TopicConfig
@@ -19,6 +19,7 @@ from moldau.log import names
 from moldau.log.folder import Checkpoints, DataFolder
 from moldau.log.log import LoadedLog, Log
 from moldau.log.recovery import Opening, create_log, load_log
+from moldau.log.retention import Limits, look_through
 from moldau.runtime.ports import Runtime
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,10 @@ LOGS_PER_JOB = 32
 CLOSES_AT_ONCE = 16
 CHECKPOINT_INTERVAL_S = 60.0
 """Kafka's `log.flush.offset.checkpoint.interval.ms`."""
+RETENTION_CHECK_INTERVAL_S = 300.0
+"""Kafka's `log.retention.check.interval.ms`."""
+FIRST_RETENTION_CHECK_S = 30.0
+"""A broker that is restarted often must come to it too."""
 PRODUCER_CHECK_INTERVAL_S = 600.0
 PRODUCER_EXPIRATION_MS = 86_400_000
 """Kafka's `producer.id.expiration.check.interval.ms` and `producer.id.expiration.ms`."""
@@ -47,6 +52,7 @@ class LogManager:
         on_failure: Callable[[Log, OSError], object] | None = None,
         recovery_threads: int = 2,
         checkpoint_interval_s: float = CHECKPOINT_INTERVAL_S,
+        retention_interval_s: float = RETENTION_CHECK_INTERVAL_S,
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
     ) -> None:
         self._runtime = runtime
@@ -57,6 +63,7 @@ class LogManager:
         self._on_failure = on_failure
         self._recovery_threads = recovery_threads
         self._checkpoint_interval_s = checkpoint_interval_s
+        self._retention_interval_s = retention_interval_s
         self._producer_expiration_ms = producer_expiration_ms
         self.folders = [DataFolder(runtime.disk, path) for path in folders]
         self.logs: dict[TopicPartition, Log] = {}
@@ -83,6 +90,7 @@ class LogManager:
         self._background = [
             spawn(self._checkpoint_regularly(), name="log checkpoints"),
             spawn(self._expire_regularly(), name="producer expiration"),
+            spawn(self._retain_regularly(), name="retention"),
         ]
 
     async def _open_logs(self, folder: DataFolder) -> None:
@@ -188,6 +196,55 @@ class LogManager:
         if self._on_failure is not None:
             self._on_failure(log, error)
 
+    # Retention
+
+    async def _retain_regularly(self) -> None:
+        await self._runtime.tasks.sleep(min(FIRST_RETENTION_CHECK_S, self._retention_interval_s))
+        while True:
+            await self.enforce_retention()
+            await self._runtime.tasks.sleep(self._retention_interval_s)
+
+    async def enforce_retention(self) -> None:
+        """Let every log begin behind what its topic no longer keeps, and remove the segments before that.
+
+        What goes wrong with one log is logged, and tried again the next time.
+        """
+        await self._for_each_log(self._expire_records)
+        try:
+            await self.write_checkpoints()
+        except OSError as error:  # no reason to keep what is old: the disk may be full
+            logger.warning("checkpoints could not be written: %s", error)
+        await self._for_each_log(Log.remove_old_segments)
+
+    async def _for_each_log(self, work: Callable[[Log], Awaitable[object]]) -> None:
+        for log in list(self.logs.values()):
+            if log.failure is None:
+                try:
+                    await work(log)
+                except OSError as error:
+                    if log.failure is None:
+                        logger.warning("retention of %s: %s", log, error)
+
+    async def _expire_records(self, log: Log) -> None:
+        config, now_ms = log.config, self._runtime.clock.wall_ms()
+        limits = Limits(config.retention_ms, config.retention_bytes, self._high_watermark_of(log), now_ms)
+        if not config.delete or limits.is_none or log.next_offset == log.segments.first_base_offset:
+            return
+        end_offset = log.next_offset
+        start_offset = await self._runtime.tasks.in_thread(
+            look_through, log.segments.copy(), end_offset, log.log_start_offset, limits
+        )
+        if start_offset <= log.log_start_offset or log.failure is not None:
+            return
+        logger.info("%s: records before %d are no longer kept", log, start_offset)
+        active = log.segments.active
+        if start_offset > active.base_offset:  # all is old: what is written from now on goes to a new segment
+            log.delete_records_before(active.base_offset)  # goes also where there is no room for a new one
+            if log.next_offset != end_offset:
+                return
+            log.roll(now_ms)
+        log.delete_records_before(start_offset)
+
     # Checkpoints and the end
 
     async def _checkpoint_regularly(self) -> None:
@@ -219,7 +276,7 @@ class LogManager:
             {
                 p: log.log_start_offset
                 for p, log in logs
-                if log.log_start_offset > log.segments.first_base_offset
+                if log.log_start_offset > 0  # also where a segment begins there: older ones may come back
             },
             {partition: self._high_watermark_of(log) for partition, log in logs},
         )

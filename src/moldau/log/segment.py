@@ -7,6 +7,8 @@ where things are; what may be read, and which batch comes next, is the log's to 
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from moldau.log import names
 from moldau.log.index import OFFSET_ENTRY, TIME_ENTRY, Index, Read
 from moldau.log.scan import Batch, DamagedSegment, headers
@@ -87,7 +89,8 @@ class Segment:
     @property
     def log(self) -> File:
         if self._log is None:
-            self._log = self._disk.open(self.path + names.LOG, create=True)
+            # One that has content is there, unless the segment was removed: it must not come back.
+            self._log = self._disk.open(self.path + names.LOG, create=self.size == 0)
         return self._log
 
     def append(
@@ -228,6 +231,22 @@ class Segment:
             if batch.header.max_timestamp > self.max_timestamp:
                 self.max_timestamp = batch.header.max_timestamp
                 self.offset_of_max_timestamp = batch.header.last_offset
+
+    def mark_deleted(self) -> None:
+        """Rename its files out of the log. Who reads them goes on; OSError: try again.
+
+        The data comes last: an index without data would lie there for ever after a crash.
+        """
+        for index, suffix in ((self.offsets, names.OFFSET_INDEX), (self.times, names.TIME_INDEX)):
+            target = self.path + suffix + names.DELETED
+            if index.path != target:
+                with suppress(FileNotFoundError):
+                    index.rename(target)
+        target = self.path + names.LOG + names.DELETED
+        if self._log is not None:
+            self._log.rename(target)
+        else:
+            self._disk.rename(self.path + names.LOG, target)
 
     def sync(self) -> None:
         """fsync of everything. Blocks."""

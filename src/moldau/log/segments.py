@@ -43,6 +43,11 @@ class Segments:
         return self._bases.tolist()
 
     @property
+    def first_end_offset(self) -> int | None:
+        """Where the oldest segment ends; None where it is the active one."""
+        return self._bases[1] if len(self._bases) > 1 else None
+
+    @property
     def first_base_offset(self) -> int:
         return self._bases[0]
 
@@ -83,6 +88,23 @@ class Segments:
             segment.load_max_timestamp(read)
             timestamp = self._max_timestamps[index] = segment.max_timestamp
         return timestamp
+
+    def newest_ms(self, index: int, read: Read) -> int:
+        """The time of a segment's newest record; where its records have none, that of the last write."""
+        timestamp = self.max_timestamp_of(index, read)
+        if timestamp >= 0:
+            return timestamp
+        return self._disk.modified_ms(f"{self._folder}/{names.file_name(self._bases[index], names.LOG)}")
+
+    def remove_first(self) -> int:
+        """Take the oldest segment, which is closed, out of the log: its files are renamed. Returns its base
+        offset. OSError: it is still there.
+        """
+        segment = self.by_number(0)
+        segment.mark_deleted()
+        del self._bases[0], self._max_timestamps[0]
+        self._closed.pop(segment.base_offset, None)
+        return segment.base_offset
 
     def begin(self, segment: Segment) -> None:
         """A new active segment; the old one is closed."""

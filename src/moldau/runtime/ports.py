@@ -70,7 +70,7 @@ class File(Protocol):
     """One file, by position. It is opened at first use and may be closed behind the scenes when too many are
     open.
 
-    So whoever renames or removes a file closes it first, and opens it again under its new name.
+    So whoever removes a file, or renames it by its path, closes it first and opens it again under its new name.
     """
 
     path: str
@@ -104,6 +104,10 @@ class File(Protocol):
 
     def sync(self) -> None:
         """fsync. Blocks: call it through `Tasks.in_thread`."""
+        ...
+
+    def rename(self, target: str) -> None:
+        """Give it another name, under which it goes on to be used. OSError: it has the old one still."""
         ...
 
     def close(self) -> None: ...

@@ -261,6 +261,10 @@ class SimFile:
             raise
         self._disk.change(inode.sync)
 
+    def rename(self, target: str) -> None:
+        self._disk.rename(self.path, target)
+        self.path = target
+
     def close(self) -> None:
         self._closed = True
 

@@ -75,6 +75,10 @@ class MemoryFile:
         self.disk.happens("sync", self.path)
         self.disk.durable[self.path] = bytes(self.disk.files[self.path])
 
+    def rename(self, target: str) -> None:
+        self.disk.rename(self.path, target)
+        self.path = target
+
     def close(self) -> None:
         pass
 
@@ -168,6 +172,9 @@ class MemoryDisk:
         self.folders.add(path)
 
     def rename(self, source: str, target: str) -> None:
+        self.happens("rename", source)
+        if source not in self.files and source not in self.folders:
+            raise FileNotFoundError(errno.ENOENT, "no such file", source)
         for names in (self.files, self.durable):
             for path in [p for p in names if p == source or p.startswith(source + "/")]:
                 names[target + path[len(source) :]] = names.pop(path)  # type: ignore[index, attr-defined]

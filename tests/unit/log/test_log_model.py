@@ -1,4 +1,4 @@
-"""Any sequence of appends, rolls, flushes, reads, restarts and crashes against a plain list of records."""
+"""Any sequence of appends, rolls, flushes, reads, deletions, restarts and crashes against a plain list of records."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ class LogAgainstList(RuleBasedStateMachine):
         )
         self.log = self.run(self.world.new_log())
         self.model: list[Expected] = []
+        self.start_offset = 0
         self.flushed = 0
         self.next_sequence = 0
         self.producer_batches: list[tuple[int, bytes]] = []
@@ -113,9 +114,25 @@ class LogAgainstList(RuleBasedStateMachine):
     def checkpoint(self) -> None:
         self.run(self.world.manager.write_checkpoints())
 
+    @rule(share=st.floats(0, 1), remove=st.booleans())
+    def delete_records(self, share: float, remove: bool) -> None:
+        """The oldest records, and what segments that leaves with none."""
+        self.start_offset += round(share * (len(self.model) - self.start_offset))
+        self.log.delete_records_before(self.start_offset)
+        self.run(self.world.manager.write_checkpoints())
+        if remove:
+            self.run(self.log.remove_old_segments())
+            ends = self.log.segments.bases[1:]
+            assert all(end > self.start_offset for end in ends)
+        self.producer_batches = [b for b in self.producer_batches if b[0] >= self.start_offset]
+
+    @rule()
+    def let_time_pass(self) -> None:
+        self.run(self.world.tasks.advance(61))
+
     @rule(offset=st.integers(0, 300), max_bytes=st.integers(0, 2000), below=st.integers(0, 300))
     def read(self, offset: int, max_bytes: int, below: int) -> None:
-        if offset > len(self.model):
+        if not self.start_offset <= offset <= len(self.model):
             return
         below = min(below, len(self.model))
         found = self.log.read(offset, max_bytes, below_offset=below, whole_first_batch=False)
@@ -132,7 +149,7 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule(timestamp=st.integers(NOW_MS - 51, NOW_MS + 51))
     def look_up_a_timestamp(self, timestamp: int) -> None:
-        late = next(((o, ts) for o, ts, _ in self.model if ts >= timestamp), None)
+        late = next(((o, ts) for o, ts, _ in self.model[self.start_offset :] if ts >= timestamp), None)
         found = self.log.offset_for_timestamp(timestamp)
         assert (found and (found.offset, found.timestamp)) == late
 
@@ -149,7 +166,8 @@ class LogAgainstList(RuleBasedStateMachine):
         del self.model[self.log.next_offset :]
         self.producer_batches = [b for b in self.producer_batches if b[0] < len(self.model)]
         entry = next(iter(self.log.producers()), None)
-        assert (entry is None) == (not self.producer_batches)
+        assert entry is not None or not self.producer_batches
+        assert entry is None or self.producer_batches or self.start_offset
         self.next_sequence = 0 if entry is None else entry.next_sequence
         self.flushed = (
             0  # what survived is in the page cache of the machine that came back, and durable there
@@ -159,8 +177,9 @@ class LogAgainstList(RuleBasedStateMachine):
     def the_log_is_the_list(self) -> None:
         if not hasattr(self, "log"):
             return
-        assert self.log.next_offset == len(self.model)
-        assert [(r.offset, r.timestamp, r.value) for r in read_all(self.log, max_bytes=400)] == self.model
+        assert (self.log.log_start_offset, self.log.next_offset) == (self.start_offset, len(self.model))
+        found = read_all(self.log, max_bytes=400)
+        assert [(r.offset, r.timestamp, r.value) for r in found] == self.model[self.start_offset :]
 
     @invariant()
     def epochs_are_those_of_the_batches(self) -> None:

@@ -93,6 +93,14 @@ class FilePool:
             if not file.pins:
                 self._close_locked(file)
 
+    def rename(self, file: RealFile, target: str) -> None:
+        """Under the lock, so that no thread looks for the file by the name that it just lost."""
+        with self._lock:
+            if not file.pins:
+                self._close_locked(file)  # some systems do not rename what is open
+            os.replace(file.path, target)
+            file.path = target
+
     def close_all(self) -> None:
         with self._lock:
             for file in list(self._open):
@@ -222,6 +230,9 @@ class RealFile:
 
     def sync(self) -> None:
         self.pinned(sync_descriptor)
+
+    def rename(self, target: str) -> None:
+        self.pool.rename(self, target)
 
     def close(self) -> None:
         self.pool.close(self)

@@ -247,11 +247,10 @@ def _one_of_several(
     check: Check | None,
     doc: str,
     *,
-    acts: bool = True,
     dynamic: bool = False,
 ) -> Key:
     update = Update.CLUSTER_WIDE if dynamic else Update.READ_ONLY
-    return Key(name, type_, default, doc, check, update=update, synonyms=family, importance="high", acts=acts)
+    return Key(name, type_, default, doc, check, update=update, synonyms=family, importance="high")
 
 
 LOG = (
@@ -262,7 +261,6 @@ LOG = (
         None,
         None,
         "The broker's default for the topic key `retention.ms`; before `log.retention.minutes`.",
-        acts=False,
         dynamic=True,
     ),
     _one_of_several(
@@ -272,7 +270,6 @@ LOG = (
         None,
         None,
         "As `log.retention.ms`, in minutes; before `log.retention.hours`.",
-        acts=False,
     ),
     _one_of_several(
         _RETENTION,
@@ -281,7 +278,6 @@ LOG = (
         "168",
         None,
         "As `log.retention.ms`, in hours.",
-        acts=False,
     ),
     _one_of_several(
         _ROLL,
@@ -336,7 +332,6 @@ LOG = (
         "300000",
         Range(1),
         "How often logs are looked through for segments that may go.",
-        acts=False,
     ),
     _key(
         "num.recovery.threads.per.data.dir",

@@ -2,7 +2,7 @@
 reported).
 
 A topic that does not set a key takes the value of the broker key named in `synonyms`. `acts=False` marks what
-belongs to a part of Moldau that is not there yet (retention, compaction, several replicas) or never will be
+belongs to a part of Moldau that is not there yet (compaction, several replicas) or never will be
 (tiered storage).
 """
 
@@ -85,7 +85,6 @@ TOPIC_KEYS_IN_ORDER = (
         None,
         "The oldest segments of a partition are deleted while it is larger than this; -1 sets no limit.",
         "log.retention.bytes",
-        acts=False,
     ),
     _key(
         "retention.ms",
@@ -96,7 +95,6 @@ TOPIC_KEYS_IN_ORDER = (
         "log.retention.ms",
         "log.retention.minutes",
         "log.retention.hours",
-        acts=False,
     ),
     _key(
         "max.message.bytes",

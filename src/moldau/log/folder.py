@@ -10,7 +10,7 @@ import errno
 import json
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from moldau.base.ids import TopicPartition
@@ -186,21 +186,3 @@ class DataFolder:
         except OSError as error:
             if error.errno != errno.ENOENT:
                 logger.warning("%s could not be removed: %s", path, error)
-
-
-def remove_files(disk: Disk, folder: str, found: Sequence[str]) -> None:
-    """Files that are no longer part of a log. What cannot be removed goes at the next start.
-
-    They are emptied first: a descriptor that someone still holds must not keep their room on the disk.
-    """
-    for name in found:
-        path = f"{folder}/{name}"
-        try:
-            file = disk.open(path)
-            file.truncate(0)
-            file.close()
-            disk.remove(path)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            logger.warning("%s could not be removed: %s", path, error)

@@ -24,12 +24,12 @@ from moldau.log import names
 from moldau.log.checkpoints import write_partition_metadata
 from moldau.log.epochs import EpochEnd, LeaderEpochs
 from moldau.log.flush import Flushed, Flusher
-from moldau.log.folder import remove_files
 from moldau.log.index import read_nowait, read_waiting
 from moldau.log.producers import BatchSeen, OutOfSequence, ProducerEntry, Producers
 from moldau.log.reader import EMPTY, Reader, Slice, TimestampOffset
 from moldau.log.recall import earlier_batches
 from moldau.log.reindex import IndexMender
+from moldau.log.retention import remove_files
 from moldau.log.scan import DamagedSegment
 from moldau.log.segment import RELATIVE_OFFSET_MAX, Segment
 from moldau.log.segments import Segments

@@ -11,11 +11,15 @@ Moving the start and removing the files is the log's; `LogManager` asks every `l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from moldau.log.index import read_waiting
 from moldau.log.segments import Segments
+from moldau.runtime.ports import Disk
+
+logger = logging.getLogger(__name__)
 
 
 class Candidate(NamedTuple):
@@ -71,3 +75,21 @@ def _candidates(segments: Segments, next_offset: int) -> Iterator[Candidate]:
         ends.append(next_offset)
     for index, end_offset in enumerate(ends):
         yield Candidate(end_offset, segments.by_number(index).size, segments.newest_ms(index, read_waiting))
+
+
+def remove_files(disk: Disk, folder: str, found: Sequence[str]) -> None:
+    """Files that are no longer part of a log. What cannot be removed goes at the next start.
+
+    They are emptied first: a descriptor that someone still holds must not keep their room on the disk.
+    """
+    for name in found:
+        path = f"{folder}/{name}"
+        try:
+            file = disk.open(path)
+            file.truncate(0)
+            file.close()
+            disk.remove(path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            logger.warning("%s could not be removed: %s", path, error)

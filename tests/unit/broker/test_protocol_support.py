@@ -21,6 +21,7 @@ KAFKA_4_3 = {
     "ApiVersions": (0, 4),
     "CreateTopics": (2, 7),
     "DeleteTopics": (1, 6),
+    "DeleteRecords": (0, 2),
     "InitProducerId": (0, 5),
     "OffsetForLeaderEpoch": (2, 4),
     "DescribeConfigs": (1, 4),

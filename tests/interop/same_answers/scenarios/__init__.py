@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from . import fetch, offsets, produce
+from . import delete_records, fetch, offsets, produce
 
-__all__ = ["SETTINGS", "fetch", "offsets", "produce"]
+__all__ = ["SETTINGS", "delete_records", "fetch", "offsets", "produce"]
 
 SETTINGS = {
     "num.partitions": 2,

@@ -1,0 +1,78 @@
+"""DeleteRecords (21): let partitions begin at an offset; -1 means the high watermark.
+
+What lies before is gone for readers at once and, when the answer is sent, for good: log starts are checkpointed
+before it. Room on the disk is freed by the next look at retention, in whole segments. Only topics whose
+`cleanup.policy` has `delete` allow it. An answer has the partition's first offset from now on.
+"""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+from moldau.base.errors import ErrorCode, KafkaError
+from moldau.metadata.image import INTERNAL_TOPICS
+from moldau.replication.partition import Partition
+
+log = logging.getLogger(__name__)
+
+API_KEY = 21
+VERSIONS = (0, 2)
+
+HIGH_WATERMARK = -1
+UNKNOWN = -1
+
+
+async def handle(broker: Any, context: Any, request: Any) -> object:
+    """Of a partition that is named twice, the last offset counts."""
+    wanted = {
+        (topic.name, partition.partition_index): partition.offset
+        for topic in request.topics
+        for partition in topic.partitions
+    }
+    topics: dict[str, list[object]] = {}
+    moved = False
+    for (name, index), offset in wanted.items():
+        low_watermark, error = UNKNOWN, ErrorCode.none
+        try:
+            low_watermark = _delete_before(broker, name, index, offset)
+            moved = True
+        except KafkaError as refusal:
+            error = refusal.code
+        answer = SimpleNamespace(partition_index=index, low_watermark=low_watermark, error_code=error)
+        topics.setdefault(name, []).append(answer)
+    if moved:
+        await _make_durable(broker)
+    return SimpleNamespace(
+        throttle_time=0,
+        topics=tuple(
+            SimpleNamespace(name=name, partitions=tuple(answers)) for name, answers in topics.items()
+        ),
+    )
+
+
+def _delete_before(broker: Any, name: str, index: int, offset: int) -> int:
+    """The partition's first offset afterwards; KafkaError says why not."""
+    partition: Partition = broker.partition(name, index)
+    if name in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.invalid_topic_exception)
+    if partition.refusal:
+        raise KafkaError(partition.refusal)
+    if not partition.log.config.delete:
+        raise KafkaError(ErrorCode.policy_violation)
+    if offset == HIGH_WATERMARK:
+        offset = partition.high_watermark
+    if not 0 <= offset <= partition.high_watermark:
+        raise KafkaError(ErrorCode.offset_out_of_range)
+    partition.log.delete_records_before(offset)
+    return partition.log.log_start_offset
+
+
+async def _make_durable(broker: Any) -> None:
+    try:
+        await broker.log_manager.write_checkpoints()
+    except (
+        OSError
+    ) as error:  # the records are gone for readers; a crash before the next attempt brings them back
+        log.warning("log starts could not be written: %s", error)

@@ -86,6 +86,39 @@ def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
 # ---- topics ---------------------------------------------------------------------------------------------------
 
 
+def first_offsets(cli: Cli, topic: str) -> list[int]:
+    (described,) = cli.json("topic", "describe", topic)
+    return [partition["first_offset"] for partition in described["partitions"]]
+
+
+def test_a_topic_is_trimmed_up_to_an_offset_a_time_and_the_end(cli: Cli, topic: str) -> None:
+    lines = b"".join(b"%d\n" % number for number in range(6))
+    for partition in ("0", "1"):
+        cli.run("message", "produce", topic, "--partition", partition, stdin=lines)
+    shown = cli.out("topic", "trim", topic, "--before", "2", "--partition", "0").decode()
+    assert shown.splitlines()[1].split() == ["0", "0", "2", "2"]
+    assert shown.endswith(f"{topic}: trimmed\n")
+    assert first_offsets(cli, topic) == [2, 0, 0]
+    assert b"Nothing" in cli.run("topic", "trim", topic, "--before", "-1h").stderr
+    assert first_offsets(cli, topic) == [2, 0, 0]
+    assert cli.json("topic", "trim", topic, "--before", "end", "--yes") == [
+        {"partition": 0, "first_offset": 6, "messages_deleted": 4},
+        {"partition": 1, "first_offset": 6, "messages_deleted": 6},
+        {"partition": 2, "first_offset": 0, "messages_deleted": 0},
+    ]
+    assert first_offsets(cli, topic) == [6, 6, 0]
+
+
+def test_a_trim_that_cannot_be_says_why_and_deletes_nothing(cli: Cli, topic: str) -> None:
+    cli.run("message", "produce", topic, "--partition", "0", stdin=b"a\nb\n")
+    assert "its next offset is 2" in cli.error("topic", "trim", topic, "--before", "3", "-p", "0", code=2)
+    assert "no partition 7" in cli.error("topic", "trim", topic, "--before", "end", "-p", "7", code=4)
+    assert "no topic" in cli.error("topic", "trim", "absent", "--before", "end", code=4)
+    cli.run("topic", "alter", topic, "--set", "cleanup.policy=compact")
+    assert "policy" in cli.error("topic", "trim", topic, "--before", "end", code=1).lower()
+    assert first_offsets(cli, topic) == [0, 0, 0]
+
+
 def test_a_topic_lives_from_its_creation_to_its_deletion(cli: Cli) -> None:
     created = cli.json("topic", "create", "life", "--partitions", "2", "--set", "max.message.bytes=5000")
     assert created == [{"topic": "life", "status": "created"}]

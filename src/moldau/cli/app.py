@@ -21,7 +21,7 @@ from moldau.cli.output import say, wrapped
 COMMANDS = {
     "up": "Run a cluster on this machine until Ctrl-C.",
     "broker": "Run one broker from a configuration file.",
-    "topic": "Create, list, describe, alter and delete topics.",
+    "topic": "Create, list, describe, alter, trim and delete topics.",
     "message": "Produce messages from stdin, consume to stdout.",
     "config": "Read and change the configuration of topics and brokers.",
     "bench": "Measure throughput and latency of a cluster.",

@@ -1,4 +1,4 @@
-"""`moldau topic`: create, list, describe, alter, delete."""
+"""`moldau topic`: create, list, describe, alter, delete; `trim` is in `topic_trim`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from moldau.cli.help import Group
 from moldau.cli.offsets import partition_offsets
 from moldau.cli.options import Target, Whole, cluster_options, json_option, parse_pairs, set_option
 from moldau.cli.output import Column, bold, count_of, dim, good, note, print_json, print_table, say
+from moldau.cli.topic_trim import trim
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import TopicDescription
@@ -34,7 +35,10 @@ moldau topic delete orders
 """,
 )
 def command() -> None:
-    """Create, list, describe, alter and delete topics."""
+    """Create, list, describe, alter, trim and delete topics."""
+
+
+command.add_command(trim)
 
 
 @command.command(

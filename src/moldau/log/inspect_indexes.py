@@ -252,3 +252,25 @@ def wrong_transactions(
 
 def _ascend(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
     return before[0] < after[0] and before[1] < after[1]
+
+
+def last_entry(disk: Disk, path: str, entry: Struct) -> tuple[int, ...] | None:
+    """The last entry before zeroes, found by bisection; None where there is none."""
+    try:
+        count = disk.size(path) // entry.size
+        file = disk.open(path)
+    except FileNotFoundError:
+        return None
+    low, found = 0, None
+    try:
+        while low < count:
+            middle = (low + count) // 2
+            data = file.pread(entry.size, middle * entry.size)
+            fields: tuple[int, ...] = entry.unpack(data) if len(data) == entry.size else ()
+            if any(fields):
+                low, found = middle + 1, fields
+            else:
+                count = middle
+    finally:
+        file.close()
+    return found

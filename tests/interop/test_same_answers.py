@@ -33,6 +33,7 @@ def pair(requires_kafka: Distribution, tmp_path_factory: pytest.TempPathFactory)
     with moldau, kafka:
         kafka.wait_ready()
         pair = Pair(Peer("kafka", kafka.bootstrap_servers), Peer("moldau", moldau.bootstrap_servers))
+        pair.warm_up()
         yield pair
         pair.close()
 

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from . import fetch, offsets, produce
+from . import cluster, configs, fetch, malformed, offsets, produce, producers, topics
 
-__all__ = ["SETTINGS", "fetch", "offsets", "produce"]
+__all__ = [
+    "SETTINGS",
+    "cluster",
+    "configs",
+    "fetch",
+    "malformed",
+    "offsets",
+    "produce",
+    "producers",
+    "topics",
+]
 
 SETTINGS = {
     "num.partitions": 2,
     "offsets.topic.num.partitions": 1,
     "group.coordinator.rebalance.protocols": "classic",
+    "group.initial.rebalance.delay.ms": 0,
 }
 """What both brokers are started with."""

@@ -205,6 +205,8 @@ class Dump:
         index = IndexFile(self._disk, path, INDEXES[suffix])
         for entry in index.entries():
             self._printer.index_entry(path, suffix, base_offset, entry)
+        if not index.size:
+            self._printer.nothing()
         if index.zeroes_at is not None:
             self._printer.remark(path, index.zeroes_at, f"{index.size - index.zeroes_at} zero bytes follow")
         if index.rest_bytes:

@@ -41,6 +41,9 @@ class Printer(Protocol):
     def index_entry(self, path: str, suffix: str, base_offset: int, entry: Entry) -> None: ...
     def fields(self, kind: str, path: str, fields: Mapping[str, Any]) -> None: ...
     def remark(self, path: str, position: int | None, text: str) -> None: ...
+    def nothing(self) -> None:
+        """The file is empty, as it may be."""
+        ...
 
 
 def entry_fields(suffix: str, base_offset: int, entry: Entry) -> tuple[str, dict[str, int]]:
@@ -159,6 +162,9 @@ class JsonPrinter:
     def remark(self, path: str, position: int | None, text: str) -> None:
         self._print({"type": "damage", "file": path, "position": position, "what": text})
 
+    def nothing(self) -> None:
+        pass
+
     def _print(self, document: dict[str, Any]) -> None:
         click.echo(to_json(document))
 
@@ -244,8 +250,28 @@ class TextPrinter:
             say(f"producer {fields['producer_id']} aborted {aborted}")
 
     def fields(self, kind: str, path: str, fields: Mapping[str, Any]) -> None:
-        say("  ".join(f"{dim(key)} {value}" for key, value in fields.items()))
+        match kind:
+            case "offset":
+                say(f"{fields['topic']}-{fields['partition']}: {fields['offset']}")
+            case "epoch":
+                say(f"epoch {fields['epoch']} from offset {fields['start_offset']} on")
+            case "producer":
+                self._producer(fields)
+            case _:
+                for key, value in fields.items():
+                    say(f"{key}: {value}")
+
+    def _producer(self, fields: Mapping[str, Any]) -> None:
+        say(
+            f"producer {fields['producer_id']} epoch {fields['producer_epoch']}: last sequence"
+            f" {fields['last_sequence']} at offset {fields['last_offset']}, {second(fields['timestamp'])}"
+        )
+        if fields["transaction_first_offset"] >= 0:
+            say(dim(f"  has a transaction open from offset {fields['transaction_first_offset']} on"))
 
     def remark(self, path: str, position: int | None, text: str) -> None:
         at = "" if position is None else f"at byte {position}: "
         say(click.style(f"{at}{text}", fg="yellow"))
+
+    def nothing(self) -> None:
+        say(dim("nothing"))

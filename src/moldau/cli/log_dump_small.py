@@ -28,7 +28,9 @@ SMALL_FILES = frozenset(
 def dump_small(data: bytes, path: str, name: str, printer: Printer) -> None:
     """What a small file holds; where it is damaged, why it cannot be read."""
     try:
-        if name == names.META_PROPERTIES:
+        if not data and name in OFFSET_CHECKPOINTS:
+            printer.nothing()  # as a fresh folder of Kafka has it
+        elif name == names.META_PROPERTIES:
             printer.fields("properties", path, read_properties(data))
         elif name == names.CLEAN_SHUTDOWN:
             printer.fields("clean-shutdown", path, {"content": data.decode("utf-8", "replace").strip()})

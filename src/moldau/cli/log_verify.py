@@ -18,6 +18,7 @@ from moldau.cli.errors import Exit, usage
 from moldau.cli.help import Command
 from moldau.cli.log_disk import ReadOnlyDisk
 from moldau.cli.log_places import DEFAULT_DATA, data_folders, existing, shown
+from moldau.cli.log_store import topic_ids
 from moldau.cli.options import json_option
 from moldau.cli.output import bold, count_of, dim, good, human_bytes, print_json, say, wrapped
 from moldau.cli.plot import knows_blocks
@@ -96,7 +97,7 @@ def look(disk: ReadOnlyDisk, path: str, place: Place, seen: Seen, *, records: bo
         yield from verify_log(disk, folder, standing_of(disk, folder), seen, records=records)
     else:
         for folder in data_folders(disk, path, place):
-            yield from verify_folder(disk, folder, seen, records=records)
+            yield from verify_folder(disk, folder, seen, records=records, topic_ids=topic_ids(folder))
 
 
 def print_finding(finding: Finding) -> None:

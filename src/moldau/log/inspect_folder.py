@@ -7,7 +7,7 @@ and told only if it is still there.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from moldau.base.ids import TopicPartition
 from moldau.log import names
@@ -39,6 +39,10 @@ KNOWN_FILES = frozenset(
         ".DS_Store",
     }
 )
+WRONG_TOPIC_ID = (
+    "The next start would take the log for that of another topic, and delete it. Write the right id into the"
+    " file before."
+)
 STRAY_FOLDER = "-stray"
 FUTURE_FOLDER = "-future"
 LOST_WITH = {
@@ -48,7 +52,15 @@ LOST_WITH = {
 }
 
 
-def verify_folder(disk: Disk, path: str, seen: Seen, *, records: bool = False) -> Iterator[Finding]:
+def verify_folder(
+    disk: Disk,
+    path: str,
+    seen: Seen,
+    *,
+    records: bool = False,
+    topic_ids: Mapping[str, uuid.UUID] | None = None,
+) -> Iterator[Finding]:
+    """`topic_ids`: the topics of the cluster, where they are known."""
     state = FolderState.of(disk, path)
     partitions = partitions_in(disk, path)
     if state.running:
@@ -63,7 +75,7 @@ def verify_folder(disk: Disk, path: str, seen: Seen, *, records: bool = False) -
     yield from _identity(disk, path)
     yield from _checkpoints(disk, path, {partition for partition, _ in partitions}, state)
     yield from _strangers(disk, path, state)
-    yield from _topic_ids(disk, partitions)
+    yield from _topic_ids(disk, partitions, topic_ids)
     for partition, folder in partitions:
         if partition == METADATA_LOG:
             what = "is Kafka's own log of the cluster's metadata"
@@ -173,11 +185,18 @@ def _strangers(disk: Disk, path: str, state: FolderState) -> Iterator[Finding]:
             yield Finding(Severity.NOTE, Kind.FOREIGN, file, None, what, "It is left alone.")
 
 
-def _topic_ids(disk: Disk, partitions: list[tuple[TopicPartition, str]]) -> Iterator[Finding]:
-    """Partitions of one topic have one id, and no two topics the same."""
+def _topic_ids(
+    disk: Disk, partitions: list[tuple[TopicPartition, str]], known: Mapping[str, uuid.UUID] | None
+) -> Iterator[Finding]:
+    """Partitions of one topic have one id: the cluster's, where it is known. No two topics have the same."""
     of_topic: dict[str, dict[uuid.UUID, list[str]]] = {}
     for partition, folder in partitions:
         path = f"{folder}/{names.PARTITION_METADATA}"
+        if known is not None and partition.topic not in known and partition != METADATA_LOG:
+            what = f"belongs to topic {partition.topic}, which the cluster does not have"
+            yield Finding(
+                Severity.NOTE, Kind.FOREIGN, folder, None, what, "It takes room, and is not served."
+            )
         try:
             topic_id = read_partition_metadata(disk.read(path))
         except (OSError, BadCheckpoint):
@@ -185,18 +204,12 @@ def _topic_ids(disk: Disk, partitions: list[tuple[TopicPartition, str]]) -> Iter
         of_topic.setdefault(partition.topic, {}).setdefault(topic_id, []).append(path)
     owners: dict[uuid.UUID, str] = {}
     for topic, ids in of_topic.items():
-        usual = max(ids, key=lambda topic_id: len(ids[topic_id]))
+        right = (known or {}).get(topic) or max(ids, key=lambda topic_id: len(ids[topic_id]))
         for topic_id, paths in ids.items():
             other = owners.setdefault(topic_id, topic)
+            if topic_id == right and other == topic:
+                continue
+            whose = f"that of {other}" if other != topic else f"not {names.id_text(right)}, that of {topic}"
             for path in paths:
-                if topic_id != usual:
-                    what = f"has topic id {names.id_text(topic_id)}, other partitions of {topic} have another"
-                elif other != topic:
-                    what = f"has topic id {names.id_text(topic_id)}, which is that of {other}"
-                else:
-                    continue
-                advice = (
-                    "The next start would take it for a log of another topic and delete it. Write the right id"
-                    " into it, as `moldau topic describe` shows it."
-                )
-                yield Finding(Severity.DAMAGE, Kind.METADATA, path, None, what, advice)
+                what = f"has topic id {names.id_text(topic_id)}, {whose}"
+                yield Finding(Severity.DAMAGE, Kind.METADATA, path, None, what, WRONG_TOPIC_ID)

@@ -19,7 +19,7 @@ from moldau.runtime.ports import Disk
 
 TRANSACTION_ENTRY = Struct(">hqqqq")
 """Version 0, producer id, first and last offset of an aborted transaction, last stable offset after it."""
-BLOCK_ENTRIES = 4096
+BLOCK_ENTRIES = 32768
 UNCOVERED_BYTES_MIN = 1024 * 1024
 """Fewer bytes without an offset index entry are no matter, whatever `index.interval.bytes` is."""
 

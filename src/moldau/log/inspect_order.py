@@ -172,9 +172,17 @@ class EpochOrder:
             self._runs.append(_Run(header.leader_epoch, path, batch.position, header.base_offset))
 
     def findings(
-        self, checkpoint: str, entries: list[tuple[int, int]], known_to: int | None
+        self,
+        checkpoint: str,
+        entries: list[tuple[int, int]],
+        known_to: int | None,
+        misleading: set[tuple[str, int | None]],
     ) -> Iterator[Finding]:
-        """Against the entries of the checkpoint, which are complete up to `known_to` (None: to the end)."""
+        """Against the entries of the checkpoint, which are complete up to `known_to` (None: to the end).
+
+        Batches whose offsets are wrong are `misleading`.
+        """
+        self._runs = [run for run in self._runs if (run.path, run.position) not in misleading]
         starts = [start for _, start in entries]
         wrong: list[tuple[_Run, int]] = []
         compared = 0

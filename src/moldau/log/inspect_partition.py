@@ -38,8 +38,7 @@ def verify_partition(
     """Everything in the folder of one log; or one segment alone, by its base offset, with its indexes."""
     check = _LogCheck(disk, LogFiles(disk, folder), standing, seen, records)
     if only_segment is not None:
-        yield from check.segment(only_segment)
-        yield from check.order.findings
+        yield from check.one_segment(only_segment)
         return
     seen.partitions += 1
     yield from check.stray_files()
@@ -71,23 +70,34 @@ class _LogCheck:
     def segments(self) -> Iterator[Finding]:
         of_entries = []
         for base_offset in self._files.bases:
-            for finding in self.segment(base_offset):
+            for finding in self._segment(base_offset):
                 self._damaged |= finding.severity is not Severity.NOTE and finding.path.endswith(names.LOG)
                 if finding.kind in (Kind.INDEX_ENTRY, Kind.INDEX_SHORT):
                     of_entries.append(finding)
                 else:
                     yield finding
         self.order.finish(self._known_end())
-        yield from self.order.findings
+        yield from self._offset_findings()
         # An index cannot be judged by batches with wrong offsets.
         misleading = {os.path.splitext(finding.path)[0] for finding in self.order.findings}
         yield from (finding for finding in of_entries if os.path.splitext(finding.path)[0] not in misleading)
         self._damaged |= bool(self.order.findings)
-        topic = names.partition_of(os.path.basename(self._files.folder))
-        if topic is None or topic.topic not in COMPACTED_TOPICS:
+
+    def _offset_findings(self) -> Iterator[Finding]:
+        yield from self.order.findings
+        partition = names.partition_of(os.path.basename(self._files.folder))
+        if partition is None or partition.topic not in COMPACTED_TOPICS:
             yield from self.order.gap_findings(self._standing.cleaned_to)
 
-    def segment(self, base_offset: int) -> Iterator[Finding]:
+    def one_segment(self, base_offset: int) -> Iterator[Finding]:
+        """A segment alone, within the bounds that its neighbours' names set."""
+        self.order.next_offset = base_offset
+        yield from self._segment(base_offset)
+        next_base = self._files.next_base(base_offset)
+        self.order.finish(self._known_end() if next_base is None else next_base)
+        yield from self._offset_findings()
+
+    def _segment(self, base_offset: int) -> Iterator[Finding]:
         return verify_segment(
             self._disk, self._files, self._view(base_offset), self.order, self._take, self._seen
         )
@@ -104,6 +114,7 @@ class _LogCheck:
             next_base=self._files.next_base(base_offset),
             recovered=recovered_from is not None and base_offset >= recovered_from,
             running=self._standing.running,
+            clean=self._standing.clean,
             recovery_point=self._standing.recovery_point,
             more_follows=base_offset < self._last_with_data,
             records=self._records,
@@ -208,8 +219,8 @@ class _LogCheck:
             advice = "Harmless: the next start makes it anew from the batches."
             yield Finding(Severity.REPAIR, Kind.EPOCHS, path, None, "is missing or empty", advice)
         known_to = None if standing.clean and not standing.running else standing.recovery_point or 0
-        if not self.order.findings:
-            yield from self._epochs.findings(path, entries, known_to)
+        misleading = {(finding.path, finding.position) for finding in self.order.findings}
+        yield from self._epochs.findings(path, entries, known_to, misleading)
         if not entries or standing.running or self._damaged:
             return
         if entries[-1][1] > self.order.next_offset:

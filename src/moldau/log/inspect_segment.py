@@ -43,6 +43,8 @@ class SegmentView:
     """The next start checks it, cuts it off at the first damage, and builds its indexes anew."""
     running: bool
     """A broker has the log open."""
+    clean: bool
+    """It was left by a clean stop: nothing was being written."""
     recovery_point: int | None
     more_follows: bool
     """A later segment has data."""
@@ -188,17 +190,17 @@ class _SegmentCheck:
             return  # a write that is under way
         self._sound = False
         kind, what = self._describe(stretch, first)
-        unflushed = view.recovery_point is None or first >= view.recovery_point
+        unflushed = not view.clean and first >= (view.recovery_point or 0)
         if view.recovered and at_end and unflushed and not view.more_follows:
-            advice = "What an interrupted write leaves: the next start cuts it off. Nothing flushed is in it."
+            advice = "What a crash leaves: the next start cuts it off. Nothing known to be flushed is in it."
             yield self._found(Severity.REPAIR, kind, stretch.position, what, advice)
             return
         lost = self._lost(first, stretch.next_offset)
         if view.recovered:
-            behind = self._size - stretch.position
-            advice = (
-                f"{lost} The next start would cut the log off here, with {behind} bytes: take a copy first."
+            behind = (
+                f"{self._size - stretch.position} bytes{' and later segments' if view.more_follows else ''}"
             )
+            advice = f"{lost} The next start would cut off {behind} here: take a copy first."
         else:
             advice = f"{lost} Readers get an error there. {RESTORE}"
         yield self._found(Severity.DAMAGE, kind, stretch.position, what, advice)

@@ -38,7 +38,9 @@ def _check_known(ledger: Ledger, log: Sequence[Record]) -> None:
         if known is not None:
             value = log[offset].value if offset < len(log) else None
             if value != known.value:
-                ledger.fail(f"offset {offset} to hold {known.value[:40]!r} ({known.how})", repr(value and value[:40]))
+                ledger.fail(
+                    f"offset {offset} to hold {known.value[:40]!r} ({known.how})", repr(value and value[:40])
+                )
 
 
 def _check_idempotence(ledger: Ledger, log: Sequence[Record]) -> None:
@@ -74,7 +76,9 @@ def _check_look_up(ledger: Ledger, look_up: LookUp, log: Sequence[Record]) -> No
     if look_up.timestamp is None and found < 0:
         return  # the record that has it was not visible yet
     if found >= 0 and log[found].timestamp != look_up.found_timestamp:
-        ledger.fail(f"offset {found} with timestamp {log[found].timestamp}", f"{look_up.found_timestamp} ({asked})")
+        ledger.fail(
+            f"offset {found} with timestamp {log[found].timestamp}", f"{look_up.found_timestamp} ({asked})"
+        )
     if look_up.timestamp is None:
         below = log[: min(look_up.visible, limit)]
         wrong = [r for r in below if r.timestamp > look_up.found_timestamp]

@@ -55,7 +55,9 @@ class Awaited(NamedTuple):
 class Wire:
     """One connection."""
 
-    def __init__(self, runtime: Runtime, stream: Stream, client_id: str, life: int, slowness_s: float) -> None:
+    def __init__(
+        self, runtime: Runtime, stream: Stream, client_id: str, life: int, slowness_s: float
+    ) -> None:
         self.life = life
         self.is_closed = False
         self.is_deaf = False

@@ -99,7 +99,9 @@ class Liar:
     def _misframed(self, data: bytearray) -> bytes:
         """A batch that says it is longer than what was sent."""
         header = read_header(data)
-        HEADER.pack_into(data, 0, *header._replace(length=header.length + 1 + self._random.randrange(1 << 20)))
+        HEADER.pack_into(
+            data, 0, *header._replace(length=header.length + 1 + self._random.randrange(1 << 20))
+        )
         return bytes(data[: HEADER_BYTES + self._random.randrange(len(data) - HEADER_BYTES + 1)])
 
     # Frames

@@ -98,7 +98,7 @@ class Ledger:
     places: dict[bytes, int] = field(default_factory=dict)
     """Where the records of idempotent producers were found."""
     starts: list[Start] = field(default_factory=list)
-    visible: Visible = Visible(0, 0)
+    visible: Visible = field(default_factory=lambda: Visible(0, 0))
     look_ups: list[LookUp] = field(default_factory=list)
 
     # What clients say
@@ -157,10 +157,14 @@ class Ledger:
         if known is None:
             records[offset] = Known(value, how)
         elif known.value != value:
-            self.fail(f"offset {offset} to hold {_shown(known.value)} ({known.how})", f"{_shown(value)} ({how})")
+            self.fail(
+                f"offset {offset} to hold {_shown(known.value)} ({known.how})", f"{_shown(value)} ({how})"
+            )
         sent = self.sent.get(value)
         if sent is not None and sent.idempotent and self.places.setdefault(value, offset) != offset:
-            self.fail(f"{_shown(value)} once, at offset {self.places[value]}", f"it at offset {offset} too ({how})")
+            self.fail(
+                f"{_shown(value)} once, at offset {self.places[value]}", f"it at offset {offset} too ({how})"
+            )
         return True
 
     # What the broker's host says

@@ -172,9 +172,7 @@ class Nemesis:
         client, node = self._client(), self._node.name
         source, target = (client, node) if self._random.chance(0.5) else (node, client)
         self._world.net.cut(source, target, one_way=self._random.chance(0.3))
-        self._world.loop.in_world(
-            self._random.between(*CUT_S), lambda: self._world.net.heal(client, node)
-        )
+        self._world.loop.in_world(self._random.between(*CUT_S), lambda: self._world.net.heal(client, node))
 
     def _client(self) -> str:
         return self._clients[self._random.randrange(len(self._clients))]

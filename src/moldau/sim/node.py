@@ -153,4 +153,3 @@ class BrokerNode:
 
     def _count(self, what: str) -> None:
         self._counts[what] = self._counts.get(what, 0) + 1
-

@@ -154,9 +154,11 @@ class Lane:
     async def _pump(self, wire: Wire) -> None:
         """Send what is not acknowledged, in order and a window at once, until something goes wrong."""
         sending: deque[tuple[Batch, asyncio.Future[Any]]] = deque()
-        while self._session == self._producer.session:
+        while True:
             if self.is_empty:
                 await self._producer.think()
+            if self._session != self._producer.session:
+                return
             while len(sending) < self._window and (batch := self._next(len(sending))) is not None:
                 sending.append((batch, wire.send(PRODUCE, self._producer.version, self._request(batch))))
             if not sending:

@@ -233,7 +233,9 @@ def take_records(client: Client, wire: Wire, ledger: Ledger, part: Any, offset: 
     try:
         for record in unfold(part.records or b"", offset):
             if record.offset >= part.high_watermark:
-                ledger.fail(f"records below the high watermark {part.high_watermark}", f"offset {record.offset}")
+                ledger.fail(
+                    f"records below the high watermark {part.high_watermark}", f"offset {record.offset}"
+                )
             ledger.on_read(wire.life, client.name, record)
             count += 1
     except Damaged as damage:

@@ -62,7 +62,9 @@ class TopicPlan:
         if random.chance(0.2):
             configs["message.timestamp.type"] = "LogAppendTime"
         if random.chance(0.2):
-            configs["compression.type"] = ("gzip", "lz4", "zstd", "snappy", "uncompressed")[random.randrange(5)]
+            configs["compression.type"] = ("gzip", "lz4", "zstd", "snappy", "uncompressed")[
+                random.randrange(5)
+            ]
         if random.chance(0.2):
             configs["segment.ms"] = str(200 + random.randrange(2000))
         return cls(f"topic-{number}", 1 + random.randrange(3), configs)

@@ -31,14 +31,14 @@ up: setup  ## run a broker on localhost:9092 (PORT=...) until Ctrl-C
 	@$(BIN)/moldau up --port $(PORT)
 
 test: lint interop-setup  ## lint, types, import contracts, all tests that end within 20 minutes on 2 cores
-	$(PYTEST) -n $(WORKERS) --dist loadgroup tests
-	MOLDAU_FALLBACKS=1 $(PYTEST) -n $(WORKERS) --dist loadgroup -m $(QUICK) $(FALLBACK_TESTS)
+	$(PYTEST) -n $(WORKERS) --dist loadfile tests
+	MOLDAU_FALLBACKS=1 $(PYTEST) -n $(WORKERS) --dist loadfile -m $(QUICK) $(FALLBACK_TESTS)
 
 quick: setup  ## the tests that end within 90 seconds
-	$(PYTEST) -n $(WORKERS) --dist loadgroup -m $(QUICK) tests
+	$(PYTEST) -n $(WORKERS) --dist loadfile -m $(QUICK) tests
 
 fallbacks: setup  ## the quick tests once more, without uvloop, sendfile and RWF_NOWAIT
-	MOLDAU_FALLBACKS=1 $(PYTEST) -n $(WORKERS) --dist loadgroup -m $(QUICK) tests
+	MOLDAU_FALLBACKS=1 $(PYTEST) -n $(WORKERS) --dist loadfile -m $(QUICK) tests
 
 lint: setup  ## lint, types, import contracts
 	$(BIN)/ruff check src tests

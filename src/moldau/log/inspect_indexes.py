@@ -48,13 +48,19 @@ class IndexFile:
         """Bytes after the last whole entry."""
         self.zeroes_at: int | None = None
         """Where zeroes begin that go on to the end of the file."""
+        self.error: OSError | None = None
+        """Why the entries ended early."""
         self._disk = disk
 
     def entries(self) -> Iterator[Entry]:
         """All but the zeroes at the end."""
         stop, step = self.size - self.rest_bytes, self.entry.size * BLOCK_ENTRIES
-        file = self._disk.open(self.path)
         zero: Entry | None = None
+        try:
+            file = self._disk.open(self.path)
+        except OSError as error:
+            self.error = error
+            return
         try:
             for start in range(0, stop, step):
                 block = file.pread(min(step, stop - start), start)
@@ -70,6 +76,9 @@ class IndexFile:
                         yield entry
                     elif zero is None:
                         zero = entry
+        except OSError as error:
+            self.error = error
+            return
         finally:
             file.close()
         self.zeroes_at = None if zero is None else zero.position

@@ -68,39 +68,37 @@ class _LogCheck:
     # Segments
 
     def segments(self) -> Iterator[Finding]:
+        return self._segments(self._files.bases, self._known_end())
+
+    def one_segment(self, base_offset: int) -> Iterator[Finding]:
+        """A segment alone, within the bounds that its neighbours' names set."""
+        self.order.next_offset = base_offset
+        next_base = self._files.next_base(base_offset)
+        return self._segments([base_offset], self._known_end() if next_base is None else next_base)
+
+    def _segments(self, bases: list[int], known_end: int | None) -> Iterator[Finding]:
         of_entries = []
-        for base_offset in self._files.bases:
-            for finding in self._segment(base_offset):
+        for base_offset in bases:
+            view = self._view(base_offset)
+            for finding in verify_segment(self._disk, self._files, view, self.order, self._take, self._seen):
                 self._damaged |= finding.severity is not Severity.NOTE and finding.path.endswith(names.LOG)
                 if finding.kind in (Kind.INDEX_ENTRY, Kind.INDEX_SHORT):
                     of_entries.append(finding)
                 else:
                     yield finding
-        self.order.finish(self._known_end())
-        yield from self._offset_findings()
+        self.order.finish(known_end)
+        for finding in self._offset_findings():
+            self._damaged = True
+            yield finding
         # An index cannot be judged by batches with wrong offsets.
         misleading = {os.path.splitext(finding.path)[0] for finding in self.order.findings}
         yield from (finding for finding in of_entries if os.path.splitext(finding.path)[0] not in misleading)
-        self._damaged |= bool(self.order.findings)
 
     def _offset_findings(self) -> Iterator[Finding]:
         yield from self.order.findings
         partition = names.partition_of(os.path.basename(self._files.folder))
         if partition is None or partition.topic not in COMPACTED_TOPICS:
             yield from self.order.gap_findings(self._standing.cleaned_to)
-
-    def one_segment(self, base_offset: int) -> Iterator[Finding]:
-        """A segment alone, within the bounds that its neighbours' names set."""
-        self.order.next_offset = base_offset
-        yield from self._segment(base_offset)
-        next_base = self._files.next_base(base_offset)
-        self.order.finish(self._known_end() if next_base is None else next_base)
-        yield from self._offset_findings()
-
-    def _segment(self, base_offset: int) -> Iterator[Finding]:
-        return verify_segment(
-            self._disk, self._files, self._view(base_offset), self.order, self._take, self._seen
-        )
 
     def _take(self, path: str, batch: Batch) -> None:
         self._has_batches = True

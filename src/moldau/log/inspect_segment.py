@@ -95,10 +95,13 @@ class _SegmentCheck:
         self._path = path
         self._size = size
         self._sound = True
+        self._rebuilt = view.recovered
+        """The next start builds the indexes anew."""
 
     def run(self, take: Callable[[str, Batch], object]) -> Iterator[Finding]:
         offsets = self._open(names.OFFSET_INDEX, OFFSET_ENTRY)
         times = self._open(names.TIME_INDEX, TIME_ENTRY)
+        self._rebuilt |= not self._view.running and any(i is None or i.rest_bytes for i in (offsets, times))
         base_offset = self._view.base_offset
         offset_check = OffsetIndexCheck(base_offset, offsets.entries() if offsets else ())
         time_check = TimeIndexCheck(base_offset, times.entries() if times else ())
@@ -262,6 +265,8 @@ class _SegmentCheck:
             yield from self._missing(names.TIME_INDEX)
             return
         yield from self._index(index, check.wrong)
+        if index.error is not None:
+            return
         last, largest = check.last_timestamp, check.max_timestamp
         if index.zeroes_at == 0 and index.size == TIME_ENTRY.size:
             last = 0  # one entry for the beginning of 1970: not a zero that was preallocated
@@ -280,6 +285,9 @@ class _SegmentCheck:
 
     def _index(self, index: IndexFile, wrong: WrongEntries | None) -> Iterator[Finding]:
         """What can be wrong with each kind of index."""
+        if index.error is not None:
+            yield unreadable(index.path, index.error)
+            return
         if wrong is not None:
             more = f" ({wrong.total - 1} more entries are wrong)" if wrong.total > 1 else ""
             number = wrong.first.position // index.entry.size
@@ -308,6 +316,6 @@ class _SegmentCheck:
     def _index_finding(
         self, index: IndexFile, kind: Kind, position: int | None, what: str, advice: str, severity: Severity
     ) -> Finding:
-        if self._view.recovered and severity is not Severity.NOTE:
+        if self._rebuilt and severity is not Severity.NOTE:
             severity, advice = Severity.REPAIR, REBUILT
         return Finding(severity, kind, index.path, position, what, advice)

@@ -240,7 +240,7 @@ class _LogCheck:
         try:
             read_partition_metadata(self._disk.read(path))
         except FileNotFoundError:
-            if self._has_batches:
+            if self._has_batches and not self._standing.running:  # else it is just being written
                 yield Finding(Severity.DAMAGE, Kind.METADATA, path, None, "is missing", advice)
         except OSError as error:
             yield unreadable(path, error)

@@ -44,12 +44,6 @@ class Mixture:
         )
         return cls(weights, disk)
 
-    @property
-    def disk_fails(self) -> bool:
-        return any(self.weights[name] for name in ("disk_error", "sync_error", "full_disk")) or bool(
-            self.disk.short_write_rate
-        )
-
 
 class Nemesis:
     KINDS = (

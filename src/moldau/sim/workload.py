@@ -128,7 +128,7 @@ def simulate(seed: int | str, seconds: float = SECONDS) -> Outcome:
     with World(seed, link=plan.link, steps_max=STEPS_MAX) as world:
         run = Run(world, plan, outcome.counts)
         world.run(run.scenario(seconds))
-        check_host(run.model, world, BROKER, disk_fails=plan.mixture.disk_fails)
+        check_host(run.model, world)
         outcome.violations = run.model.violations
         outcome.virtual_s = world.loop.time() - START_S
         outcome.steps = world.loop.steps

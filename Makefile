@@ -62,8 +62,8 @@ bench-quick: setup interop-setup  ## the same in a few minutes, printed only
 golden: setup  ## capture requests and answers from the Apache Kafka at KAFKA=host:port
 	PYTHONPATH=tests $(BIN)/python -m golden.capture $(KAFKA)
 
-sim: setup  ## simulate for MINUTES=10 with fresh seeds
-	$(BIN)/python -m moldau.sim --minutes $(MINUTES)
+sim: setup  ## simulate with fresh seeds for about MINUTES=10 (a run takes about a second)
+	$(BIN)/python -m moldau.sim --seed $$(date +%s) --runs $$(( $(MINUTES) * 60 ))
 
 dist: setup  ## build a wheel into dist/
 	$(BIN)/python -m build --no-isolation --wheel

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import click
 
 from moldau.cli.message_format import Rendering, encoder, put_bytes, render_headers, to_json
-from moldau.cli.output import bold, dim, human_bytes, say
+from moldau.cli.output import bold, dim, say
 from moldau.log import names
 from moldau.log.inspect import offsets_text
 from moldau.log.inspect_batches import BadStretch
@@ -192,7 +192,7 @@ class TextPrinter:
         if header.last_offset_delta:
             offsets += f"-{header.last_offset}"
         say(
-            f"{offsets:<19}{batch.position:>12}{human_bytes(header.size):>11}{header.leader_epoch:>7}"
+            f"{offsets:<19}{batch.position:>12}{header.size:>11}{header.leader_epoch:>7}"
             f"  {second(header.max_timestamp):<21}{codec_name(header)}"
         )
         remarks = list(self._remarks(header))
@@ -235,7 +235,7 @@ class TextPrinter:
         say(f"  {dim(str(record.offset))}  {text}" + (dim(f"  [{headers}]") if headers else ""))
 
     def damage(self, path: str, stretch: BadStretch) -> None:
-        size = human_bytes(stretch.end_position - stretch.position)
+        size = stretch.end_position - stretch.position
         text = f"{'damaged':<19}{stretch.position:>12}{size:>11}  {stretch.what}"
         say(click.style(text, fg="red"))
 

@@ -49,7 +49,10 @@ def dump_small(data: bytes, path: str, name: str, printer: Printer) -> None:
 
 
 def dump_snapshot(data: bytes, path: str, printer: Printer) -> None:
-    for entry in read_snapshot(data):
+    entries = read_snapshot(data)
+    if not entries:
+        printer.nothing()
+    for entry in entries:
         fields = {
             "producer_id": entry.producer_id,
             "producer_epoch": entry.epoch,

@@ -25,7 +25,7 @@ from moldau.cli.plot import knows_blocks
 from moldau.log import names
 from moldau.log.inspect import Finding, Seen, Severity
 from moldau.log.inspect_files import SEGMENT_SUFFIXES, Place, standing_of
-from moldau.log.inspect_folder import verify_folder, verify_log
+from moldau.log.inspect_folder import running_note, verify_folder, verify_log
 from moldau.log.inspect_partition import verify_partition
 
 MARKS = {
@@ -91,10 +91,15 @@ def look(disk: ReadOnlyDisk, path: str, place: Place, seen: Seen, *, records: bo
                 f"{path} is no segment of a log.", "Name its folder: small files are verified with it."
             )
         standing = standing_of(disk, folder)
+        if standing.running:
+            yield running_note(folder)
         yield from verify_partition(disk, folder, standing, seen, records=records, only_segment=offset)
     elif place is Place.PARTITION:
         folder = os.path.abspath(path)
-        yield from verify_log(disk, folder, standing_of(disk, folder), seen, records=records)
+        standing = standing_of(disk, folder)
+        if standing.running:
+            yield running_note(folder)
+        yield from verify_log(disk, folder, standing, seen, records=records)
     else:
         for folder in data_folders(disk, path, place):
             yield from verify_folder(disk, folder, seen, records=records, topic_ids=topic_ids(folder))

@@ -97,9 +97,9 @@ def batches_and_damage(
 
 def _checksum_is_right(window: Window, batch: Batch) -> bool:
     crc = 0
-    position = batch.position + CRC_START
-    while position < batch.end_position:
-        piece = window.at(position, min(WINDOW_BYTES, batch.end_position - position))
+    position, end = batch.position + CRC_START, batch.end_position
+    while position < end:
+        piece = window.at(position, min(WINDOW_BYTES, end - position))
         if not piece:
             return False  # the file has become shorter
         crc = crc32c(piece, crc)

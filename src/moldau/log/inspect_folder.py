@@ -64,14 +64,7 @@ def verify_folder(
     state = FolderState.of(disk, path)
     partitions = partitions_in(disk, path)
     if state.running:
-        yield Finding(
-            Severity.NOTE,
-            Kind.RUNNING,
-            path,
-            None,
-            "is in use by a running broker",
-            "What it is writing at the moment is not taken for damage.",
-        )
+        yield running_note(path)
     yield from _identity(disk, path)
     yield from _checkpoints(disk, path, {partition for partition, _ in partitions}, state)
     yield from _strangers(disk, path, state)
@@ -82,6 +75,11 @@ def verify_folder(
             yield Finding(Severity.NOTE, Kind.SKIPPED, folder, None, what, "It is not looked into.")
         else:
             yield from verify_log(disk, folder, state.standing(partition), seen, records=records)
+
+
+def running_note(path: str) -> Finding:
+    advice = "What it is writing at the moment is not taken for damage."
+    return Finding(Severity.NOTE, Kind.RUNNING, path, None, "is in use by a running broker", advice)
 
 
 def verify_log(

@@ -152,9 +152,13 @@ def test_a_folder_in_use_is_said_to_be(tmp_path: Path, called: Called) -> None:
         logs = manager(runtime, tmp_path)
         await logs.open()
         fill(logs)
-        code, out, _ = called("verify", tmp_path, "--json")
-        assert code == Exit.OK
-        assert [finding["kind"] for finding in json.loads(out)["findings"]] == ["running"]
+        log = sorted((tmp_path / "orders-0").glob("*.log"))[-1]
+        with log.open("ab") as file:
+            file.write(b"half a batch")
+        for path in (tmp_path, log.parent, log):
+            code, out, _ = called("verify", path, "--json")
+            assert code == Exit.OK
+            assert [finding["kind"] for finding in json.loads(out)["findings"]] == ["running"]
         logs.release()
 
     work(look)

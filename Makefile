@@ -31,14 +31,14 @@ up: setup  ## run a broker on localhost:9092 (PORT=...) until Ctrl-C
 	@$(BIN)/moldau up --port $(PORT)
 
 test: lint interop-setup  ## lint, types, import contracts, all tests that end within 20 minutes on 2 cores
-	$(PYTEST) -n $(WORKERS) --dist loadgroup tests
-	MOLDAU_FALLBACKS=1 $(PYTEST) -n $(WORKERS) --dist loadgroup -m $(QUICK) $(FALLBACK_TESTS)
+	$(PYTEST) -n $(WORKERS) --dist loadfile tests
+	MOLDAU_FALLBACKS=1 $(PYTEST) -n $(WORKERS) --dist loadfile -m $(QUICK) $(FALLBACK_TESTS)
 
 quick: setup  ## the tests that end within 90 seconds
-	$(PYTEST) -n $(WORKERS) --dist loadgroup -m $(QUICK) tests
+	$(PYTEST) -n $(WORKERS) --dist loadfile -m $(QUICK) tests
 
 fallbacks: setup  ## the quick tests once more, without uvloop, sendfile and RWF_NOWAIT
-	MOLDAU_FALLBACKS=1 $(PYTEST) -n $(WORKERS) --dist loadgroup -m $(QUICK) tests
+	MOLDAU_FALLBACKS=1 $(PYTEST) -n $(WORKERS) --dist loadfile -m $(QUICK) tests
 
 lint: setup  ## lint, types, import contracts
 	$(BIN)/ruff check src tests
@@ -62,8 +62,8 @@ bench-quick: setup interop-setup  ## the same in a few minutes, printed only
 golden: setup  ## capture requests and answers from the Apache Kafka at KAFKA=host:port
 	PYTHONPATH=tests $(BIN)/python -m golden.capture $(KAFKA)
 
-sim: setup  ## simulate for MINUTES=10 with fresh seeds
-	$(BIN)/python -m moldau.sim --minutes $(MINUTES)
+sim: setup  ## simulate with fresh seeds for about MINUTES=10 (a run takes about a second)
+	$(BIN)/python -m moldau.sim --seed $$(date +%s) --runs $$(( $(MINUTES) * 60 ))
 
 dist: setup  ## build a wheel into dist/
 	$(BIN)/python -m build --no-isolation --wheel

@@ -18,7 +18,10 @@ from moldau.records.record import Record, assemble, build_batch
 from moldau.wire.schema import FieldSpec, field_specs
 
 TOPICS = ("fuzz-plain", "fuzz-compact", "fuzz-gzip", "fuzz-append-time")
+ALTERED = "fuzz-altered"
+"""The one topic whose configs may change: what is stored in the others is judged by theirs."""
 DELETE_TOPICS, CREATE_TOPICS, CREATE_PARTITIONS = 20, 19, 37
+ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 33, 44
 SMALL_INTEGERS = st.sampled_from([0, 1, 2, -1, -2, 7])
 EXTREMES = [0, 1, -1, 127, 128, 255, 32767, 65535, 65536, 2**31 - 1, -(2**31), 2**31, 2**32 - 1, 2**63 - 1]
 EDGES = {
@@ -44,7 +47,11 @@ def requests(api_key: int, version: int) -> st.SearchStrategy[Any]:
     if api_key in (CREATE_TOPICS, CREATE_PARTITIONS):
         # Otherwise a changed byte now and then asks for thousands of partitions, and rightly gets them.
         overrides["validate_only"] = st.just(True)
-    names = ["gone", ""] if api_key == DELETE_TOPICS else NAMES
+    names = NAMES
+    if api_key == DELETE_TOPICS:
+        names = ["gone", ""]
+    elif api_key in (ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS):
+        names = [ALTERED, *(name for name in NAMES if name not in TOPICS)]
     return _structs(request_class(api_key, version), st.sampled_from(names), overrides)
 
 

@@ -82,6 +82,7 @@ def patient(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         create_topic(bootstrap, "fuzz-compact", cleanup_policy="compact")
         create_topic(bootstrap, "fuzz-gzip", compression_type="gzip")
         create_topic(bootstrap, "fuzz-append-time", message_timestamp_type="LogAppendTime")
+        create_topic(bootstrap, fuzz.ALTERED)
         canary = Canary(bootstrap, "canary")
         canary.start()
         try:

@@ -18,7 +18,7 @@ from moldau.bench.apache_kafka import Distribution, KafkaServer
 from moldau.bench.server import MoldauServer
 from moldau.broker.handlers import ROUTES
 
-pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("same answers")]
+pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("interop-same-answers")]
 
 CASES = [(scenario, version) for scenario in SCENARIOS for version in scenario.versions]
 SEEN: set[Accepted] = set()
@@ -33,6 +33,7 @@ def pair(requires_kafka: Distribution, tmp_path_factory: pytest.TempPathFactory)
     with moldau, kafka:
         kafka.wait_ready()
         pair = Pair(Peer("kafka", kafka.bootstrap_servers), Peer("moldau", moldau.bootstrap_servers))
+        pair.warm_up()
         yield pair
         pair.close()
 

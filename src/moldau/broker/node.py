@@ -180,6 +180,7 @@ class Broker:
                 self.log_manager.delete(place)  # of a topic that had this name before
                 held = None
             if held is None:
+                await self.log_manager.vacated(place)
                 held = self.log_manager.create(place, topic.topic_id, config)
                 if index % LOGS_CREATED_PER_TURN == LOGS_CREATED_PER_TURN - 1:
                     await self.tasks.sleep(0)

@@ -24,6 +24,7 @@ COMMANDS = {
     "topic": "Create, list, describe, alter, trim and delete topics.",
     "message": "Produce messages from stdin, consume to stdout.",
     "config": "Read and change the configuration of topics and brokers.",
+    "log": "Dump, verify and measure the files of a data folder.",
     "bench": "Measure throughput and latency of a cluster.",
     "doctor": "Check this machine, a data folder and a cluster.",
     "completion": "Print the completion script of a shell.",

@@ -43,6 +43,7 @@ class Flusher:
         "_log",
         "_messages",
         "_name",
+        "_on_quiet",
         "_queue",
         "_running",
         "_runtime",
@@ -74,6 +75,7 @@ class Flusher:
         self._waiting: list[Flushed] = []
         self._wanted = False
         self._running = False
+        self._on_quiet: list[Callable[[], object]] = []
         self._timer: Timer | None = None
         self._unflushed = 0
         self._messages = self._wait_ms = FLUSH_NEVER
@@ -132,6 +134,16 @@ class Flusher:
                     callback(self.error)
         finally:
             self._running = False
+            calls, self._on_quiet = self._on_quiet, []
+            for call in calls:
+                call()
+
+    def when_quiet(self, call: Callable[[], object]) -> None:
+        """Call when no thread works on the log's files: now, or after the flush that is under way."""
+        if self._running:
+            self._on_quiet.append(call)
+        else:
+            call()
 
     def _take_work(self) -> tuple[Callable[[], None], int]:
         """All that is to be done now, and up to which offset the log is durable when it is done."""

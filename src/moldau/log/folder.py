@@ -9,8 +9,10 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import os.path
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from moldau.base.ids import TopicPartition
@@ -56,7 +58,7 @@ class DataFolder:
         """Make the folder where it is missing, lock it, and check whose it is. DataFolderError says why
         not."""
         try:
-            self._disk.make_folder(self.path)
+            self._make()
             self._take_lock(process_id)
         except BlockingIOError:
             raise DataFolderError(self._in_use()) from None
@@ -70,6 +72,17 @@ class DataFolder:
         except BaseException:
             self.release()
             raise
+
+    def _make(self) -> None:
+        """Make the folder with its parents, their names durable: else a power cut takes all that is in
+        it."""
+        folders = [os.path.abspath(self.path)]
+        while (parent := os.path.dirname(folders[-1])) != folders[-1] and not self._disk.exists(parent):
+            folders.append(parent)
+        self._disk.make_folder(self.path)
+        for folder in folders:
+            with suppress(PermissionError):  # a folder that exists may lie in one that only others can read
+                self._disk.sync_folder(os.path.dirname(folder))
 
     def _take_lock(self, process_id: int) -> None:
         path = f"{self.path}/{names.LOCK}"
@@ -172,6 +185,7 @@ class DataFolder:
     def partitions(self) -> list[tuple[TopicPartition, str]]:
         """The logs in the folder, with their folders. What a deletion left behind is removed."""
         found = []
+        self._disk.sync_folder(self.path)  # a process that was killed may not have come to it
         for name in self._disk.list(self.path):
             path = f"{self.path}/{name}"
             if name.endswith(names.DELETED_FOLDER):

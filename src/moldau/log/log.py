@@ -521,12 +521,14 @@ class Log:
             if self._on_failure is not None:
                 self._on_failure(self, error)
 
-    def abandon(self, new_folder: str) -> None:
-        """The log is closed, or deleted with its folder about to be renamed: its files are no concern any
-        more."""
+    def abandon(self) -> None:
+        """The log is closed, or deleted: its files are no concern any more."""
         self._on_failure = None
         self.fail(FileNotFoundError(errno.ENOENT, "the log is closed", self.folder))
-        self.folder = new_folder
+
+    def when_quiet(self, call: Callable[[], object]) -> None:
+        """Call when no thread writes into the log's folder, so that it can be renamed."""
+        self._flusher.when_quiet(call)
 
     async def close(self) -> None:
         """Cleanly: indexes complete, a snapshot at the end, everything on the disk. Appends end here."""
@@ -543,7 +545,7 @@ class Log:
                 self.segments.active.seal()
             self._flusher.whole = True
             await self.flush()
-        self.abandon(self.folder)
+        self.abandon()
 
 
 @contextmanager

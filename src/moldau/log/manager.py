@@ -69,6 +69,8 @@ class LogManager:
         self.logs: dict[TopicPartition, Log] = {}
         self.checkpointed_high_watermarks: dict[TopicPartition, int] = {}
         self._folder_of: dict[TopicPartition, DataFolder] = {}
+        self._leaving: dict[TopicPartition, asyncio.Event] = {}
+        """Deleted logs whose folder is still written to."""
         self._background: list[asyncio.Task[None]] = []
         self._checkpointing = asyncio.Lock()
 
@@ -165,19 +167,35 @@ class LogManager:
         return min(working, key=lambda folder: folder.log_count)
 
     def delete(self, partition: TopicPartition) -> None:
-        """The log is gone at once; its files go after `file.delete.delay.ms`, or at the next start."""
+        """The log is gone at once; its files go after `file.delete.delay.ms`, or at the next start.
+
+        A thread that is just writing to them is let finish before the folder is renamed: it knows its files by
+        their names, and would disturb a new log of the same name. `vacated` waits for it.
+        """
         log = self.logs.pop(partition, None)
         if log is None:
             return
         folder = self._folder_of.pop(partition)
         folder.log_count -= 1
-        source = log.folder
+        log.abandon()
+        self._leaving[partition] = left = asyncio.Event()
         target = f"{folder.path}/{names.deleted_folder(partition, self._runtime.random.uuid())}"
-        log.abandon(target)
-        self._runtime.disk.rename(source, target)
-        self._runtime.tasks.spawn(
-            self._remove_later(folder, target, log.config.file_delete_delay_ms), name=f"remove {target}"
-        )
+
+        def leave() -> None:
+            del self._leaving[partition]
+            left.set()
+            source, log.folder = log.folder, target
+            self._runtime.disk.rename(source, target)
+            self._runtime.tasks.spawn(
+                self._remove_later(folder, target, log.config.file_delete_delay_ms), name=f"remove {target}"
+            )
+
+        log.when_quiet(leave)
+
+    async def vacated(self, partition: TopicPartition) -> None:
+        """Wait until a deleted log's folder is free for a new one."""
+        while (left := self._leaving.get(partition)) is not None:
+            await left.wait()
 
     async def _remove_later(self, folder: DataFolder, path: str, delay_ms: int) -> None:
         await self._runtime.tasks.sleep(delay_ms / 1000)
@@ -291,6 +309,8 @@ class LogManager:
         """Close every log, write the checkpoints, and say that the stop was clean."""
         for task in self._background:
             task.cancel()
+        for partition in list(self._leaving):
+            await self.vacated(partition)
         limit = asyncio.Semaphore(CLOSES_AT_ONCE)
 
         async def close_one(log: Log) -> None:

@@ -62,6 +62,11 @@ class Drive:
         """The next `count` operations of a kind, on paths that contain a text, fail with an errno."""
         self._failures.append(Failure(kind, path_contains, number, count))
 
+    def forgive(self) -> None:
+        """Failures and crashes that were asked for and have not come yet will not."""
+        self._failures.clear()
+        self._changes_left = None
+
     def crash_after(self, changes: int) -> None:
         """Crash the host in the middle of a change (write, sync, rename, ...) after this many more of
         them."""

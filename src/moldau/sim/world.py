@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
@@ -129,6 +129,8 @@ class SimHost:
         self.clock = SimClock(world.loop, wall_skew_ms)
         self.drive = Drive(world.random.fork(f"disk of {name}"), disk)
         self.drive.crash_host = self.crash
+        self.on_power_lost: Callable[[], object] = lambda: None
+        """Called after every power cut, whoever made it."""
         self._world = world
         self._random = world.random.fork(f"host {name}")
         self._thread_delay_s = thread_delay_s
@@ -149,6 +151,7 @@ class SimHost:
         """Cut the power: unsynced bytes are lost, torn or kept, and the other hosts hear nothing of it."""
         self._end("crash", power_lost=True)
         self.drive.platter.crash()
+        self.on_power_lost()
 
     def kill(self) -> None:
         """End the process, as kill -9 does: the system goes on, keeps the page cache and closes the

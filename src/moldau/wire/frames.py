@@ -41,16 +41,14 @@ def parse_request_header(frame: memoryview) -> RequestHeader:
         client_id: str | None = None
         if length >= 0:
             position += length
-            client_id = str(frame[10:position], "utf-8")
-        elif length != -1:
-            raise WireError(f"client id of {length} bytes")
+            client_id = str(frame[10:position], "utf-8", "replace")
         if version >= FLEXIBLE_FROM.get(api_key, NEVER):
             # The client id stays a legacy string even here, so that any version of a header can be read.
             if frame[position]:
                 position = skip_tagged_fields(frame, position)
             else:
                 position += 1
-    except (StructError, IndexError, UnicodeDecodeError) as reason:
+    except (StructError, IndexError) as reason:
         raise WireError(f"malformed request header: {reason}") from None
     if position > len(frame):
         raise WireError("the request ends within its header")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,6 @@ from .accepted import ACCEPTED, Accepted
 from .normal import differences, plain
 from .peers import PATIENCE_S, Both, Pair, Peer
 
-SETTLE_TIMEOUT_S = 15.0
 AT_ONCE_S = 0.35
 NO_SUCH_ID = UUID(int=7)
 
@@ -61,10 +59,12 @@ class Conversation:
         self._compare(api, version, case, answers, decoded, adjust)
         return answers
 
-    def ask_timed(self, case: str, values: dict[str, Any]) -> Both:
+    def ask_timed(
+        self, case: str, values: dict[str, Any], *, adjust: Callable[[Any], Any] = lambda tree: tree
+    ) -> Both:
         """Ask both, compare, and compare also whether the answer came at once or was waited for."""
         answers, seconds = self.pair.ask_timed(self.api, self.version, values)
-        self._compare(self.api, self.version, case, answers, False, lambda tree: tree)
+        self._compare(self.api, self.version, case, answers, False, adjust)
         when = seconds.map(lambda taken: "at once" if taken < AT_ONCE_S else "later")
         self.compare(f"{self.api} v{self.version}, {case}", when.kafka, when.moldau)
         return answers
@@ -73,8 +73,14 @@ class Conversation:
         outcome = self.pair.send_without_answer(self.api, self.version, values)
         self.compare(f"{self.api} v{self.version}, {case}", outcome.kafka, outcome.moldau)
 
+    def send_body(self, case: str, body: bytes, *, answered_in: int | None = None) -> None:
+        """A request whose body is these bytes, on a connection of its own."""
+        answers = self.pair.send_body(self.api, self.version, body, answered_in)
+        self._compare(self.api, self.version, case, answers, False, lambda tree: tree)
+
     def send_raw(self, case: str, frame: bytes) -> None:
-        outcome = self.pair.send_raw(frame)
+        """Bytes that need not be a request; what matters is whether they are answered."""
+        outcome = self.pair.send_raw(frame).map(lambda got: got if isinstance(got, str) else "an answer")
         self.compare(f"{self.api} v{self.version}, {case}", outcome.kafka, outcome.moldau)
 
     def _compare(
@@ -137,12 +143,7 @@ class Conversation:
         self.wait_for(f"topic {name}", ready)
 
     def wait_for(self, what: str, is_so: Callable[[Peer], bool]) -> None:
-        """Kafka answers an administrator before its broker has heard of the change."""
-        deadline = time.monotonic() + SETTLE_TIMEOUT_S
-        for peer in (self.pair.kafka, self.pair.moldau):
-            while not is_so(peer):
-                assert time.monotonic() < deadline, f"{what} is not there on {peer.name}"
-                time.sleep(0.01)
+        self.pair.wait_for(what, is_so)
 
     def id_of(self, name: str) -> Both:
         def find(peer: Peer) -> UUID:
@@ -150,9 +151,12 @@ class Conversation:
 
         return self.pair.both(find)
 
-    def named(self, name: str, *, ids_from: int, key: str = "name") -> dict[str, Any]:
+    def named(
+        self, name: str, *, ids_from: int, key: str = "name", version: int | None = None
+    ) -> dict[str, Any]:
         """A topic as this version names it; one that is missing has an id that no topic has."""
-        return {key: name} if self.version < ids_from else {"topic_id": self.id_of(name)}
+        is_by_name = (self.version if version is None else version) < ids_from
+        return {key: name} if is_by_name else {"topic_id": self.id_of(name)}
 
 
 def _metadata_of(name: str) -> dict[str, Any]:

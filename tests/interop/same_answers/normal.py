@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
+from moldau.broker.handlers import ROUTES
 from moldau.records.batch import LOG_APPEND_TIME, read_header
 from moldau.records.record import iterate_records
 
@@ -47,7 +48,12 @@ def _text(value: Any, peer: Peer) -> Any:
     return value.replace(f":{peer.port}", ":<its port>")
 
 
+def _served(value: Any, _peer: Peer) -> Any:
+    return [api for api in value if api["api_key"] in ROUTES]
+
+
 MASKS: dict[str, tuple[Mask, str]] = {
+    "api_keys": (_served, "Moldau advertises what it serves; for these Kafka's versions are the measure"),
     "throttle_time": (lambda _value, _peer: "<any>", "a pause depends on the load"),
     "cluster_id": (lambda value, _peer: value and "<cluster id>", "each cluster draws its own"),
     "topic_id": (_topic_id, "each cluster draws its own; compared by the topic that it names"),
@@ -87,7 +93,10 @@ def _field(name: str, value: Any, peer: Peer, decoded: bool) -> Any:
 
 
 def batches(records: bytes, decoded: bool) -> Iterator[Any]:
-    """Each stored batch: its header's fields and its bytes; at the end what was cut off."""
+    """Each stored batch: its header's fields and its bytes.
+
+    What a limit cut off of the last one is left out: Kafka sends it, and every client throws it away.
+    """
     position = 0
     while position + HEADER_BYTES <= len(records):
         header = read_header(records, position)
@@ -107,8 +116,6 @@ def batches(records: bytes, decoded: bool) -> Iterator[Any]:
             shown["records"] = batch[HEADER_BYTES:]
         yield shown
         position = stop
-    if position < len(records):
-        yield {"cut off": records[position:]}
 
 
 def without_times(text: Any) -> Any:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from select import select
 from typing import Any
 from uuid import UUID
 
@@ -22,6 +24,8 @@ from moldau.wire.schema import message_class
 
 CLIENT_ID = "same-answers"
 PATIENCE_S = 10.0
+SETTLE_TIMEOUT_S = 15.0
+SHORT_PATIENCE_S = 0.7  # where no answer may be the answer
 CLOSED = "the connection is closed"
 NO_ANSWER = "no answer, and the connection stays open"
 
@@ -113,6 +117,19 @@ class Peer:
             data += piece
         return bytes(data)
 
+    @contextmanager
+    def fresh(self) -> Iterator[Peer]:
+        """The same broker on a connection of its own."""
+        fresh = Peer(self.name, f"{self.host}:{self.port}")
+        try:
+            yield fresh
+        finally:
+            fresh.close()
+
+    def fileno(self) -> int:
+        assert self._socket is not None
+        return self._socket.fileno()
+
     def close(self) -> None:
         if self._socket is not None:
             self._socket.close()
@@ -143,16 +160,16 @@ class Pair:
         return frame if isinstance(frame, str) else peer.decode(api, version, frame)
 
     def ask_timed(self, api: str, version: int, values: dict[str, Any]) -> tuple[Both, Both]:
-        """The answers, and after how many seconds each came. One broker after the other."""
-
-        def timed(peer: Peer) -> tuple[Any, float]:
-            peer.send(peer.encode(api, version, values))
-            start = time.monotonic()
-            answer = self.answer_of(peer, api, version)
-            return answer, time.monotonic() - start
-
-        outcomes = self.both(timed)
-        return outcomes.map(lambda pair: pair[0]), outcomes.map(lambda pair: pair[1])
+        """The answers, and after how many seconds each came."""
+        start = time.monotonic()
+        self.both(lambda peer: peer.send(peer.encode(api, version, values)))
+        seconds: dict[str, float] = {}
+        while len(seconds) < 2:
+            waiting = [peer for peer in (self.kafka, self.moldau) if peer.name not in seconds]
+            for peer in select(waiting, (), (), PATIENCE_S)[0] or waiting:
+                seconds[peer.name] = time.monotonic() - start
+        answers = self.both(lambda peer: self.answer_of(peer, api, version))
+        return answers, Both(seconds["kafka"], seconds["moldau"])
 
     def send_without_answer(self, api: str, version: int, values: dict[str, Any]) -> Both:
         """A request that gets no answer: whether the connection is still open after it."""
@@ -169,18 +186,46 @@ class Pair:
 
         return self.both(outcome)
 
+    def send_body(self, api: str, version: int, body: bytes, answered_in: int | None = None) -> Both:
+        """A request with this body, on connections of their own: the decoded answers, CLOSED, or NO_ANSWER."""
+
+        def outcome(peer: Peer) -> Any:
+            with peer.fresh() as fresh:
+                fresh.send(fresh.framed(api, version, body))
+                answer_version = version if answered_in is None else answered_in
+                return self.answer_of(fresh, api, answer_version, SHORT_PATIENCE_S)
+
+        return self.both(outcome)
+
     def send_raw(self, frame: bytes) -> Both:
         """Bytes as they are, on connections of their own: the answer's bytes, CLOSED, or NO_ANSWER."""
 
         def outcome(peer: Peer) -> bytes | str:
-            fresh = Peer(peer.name, f"{peer.host}:{peer.port}")
-            fresh.send(frame)
-            try:
-                return fresh.receive()
-            finally:
-                fresh.close()
+            with peer.fresh() as fresh:
+                fresh.send(frame)
+                return fresh.receive(SHORT_PATIENCE_S)
 
         return self.both(outcome)
+
+    def wait_for(self, what: str, is_so: Callable[[Peer], bool]) -> None:
+        """Kafka answers an administrator before its broker has heard of the change."""
+        deadline = time.monotonic() + SETTLE_TIMEOUT_S
+        for peer in (self.kafka, self.moldau):
+            while not is_so(peer):
+                assert time.monotonic() < deadline, f"{what} is not there on {peer.name}"
+                time.sleep(0.01)
+
+    def warm_up(self) -> None:
+        """Wait for what Kafka makes at its first use: a block of producer ids, the topic of the group coordinator."""
+
+        def gives_ids(peer: Peer) -> bool:
+            return not self.ask_one(peer, "InitProducerId", 4, {"transactional_id": None}).error_code
+
+        def has_coordinator(peer: Peer) -> bool:
+            return not self.ask_one(peer, "FindCoordinator", 3, {"key": "group", "key_type": 0}).error_code
+
+        self.wait_for("a block of producer ids", gives_ids)
+        self.wait_for("the group coordinator", has_coordinator)
 
     def close(self) -> None:
         self.kafka.close()

@@ -91,6 +91,7 @@ async def test_a_deleted_log_is_gone_at_once_and_its_files_later() -> None:
     append(log, batch(b"a"))
     manager.delete(PARTITION)
     assert manager.get(PARTITION) is None
+    await manager.vacated(PARTITION)
     assert [name for name in world.disk.list(FOLDER) if name.endswith("-delete")]
     with pytest.raises(FileNotFoundError):
         append(log, batch(b"b"))
@@ -107,10 +108,22 @@ async def test_what_a_deletion_left_behind_is_removed_at_the_start() -> None:
     manager = await world.open()
     manager.create(PARTITION, None)
     manager.delete(PARTITION)
+    await manager.vacated(PARTITION)
     world.disk.locks.clear()
     manager = await world.open()
     assert manager.logs == {}
     assert not [name for name in world.disk.list(FOLDER) if name.endswith("-delete")]
+
+
+async def test_a_deleted_log_keeps_its_folder_while_it_is_written_to() -> None:
+    world = World()
+    manager = await world.open()
+    manager.create(PARTITION, uuid.UUID(int=1))  # writes its id in the background
+    manager.delete(PARTITION)
+    assert world.disk.exists(f"{FOLDER}/{PARTITION}")
+    await manager.vacated(PARTITION)
+    assert not world.disk.exists(f"{FOLDER}/{PARTITION}")
+    assert world.failures == []
 
 
 async def test_a_clean_stop_leaves_kafkas_mark_and_a_start_takes_it_away() -> None:

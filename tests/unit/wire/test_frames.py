@@ -53,14 +53,23 @@ def test_tagged_fields_of_a_request_header_are_skipped() -> None:
 
 
 @pytest.mark.parametrize(
+    ("header", "client_id"),
+    [
+        (request_header(3, 8, 1, None)[:-2] + b"\xff\xfe", None),
+        (request_header(3, 8, 1, "cl")[:-2] + b"\xff\xff", "\ufffd\ufffd"),
+    ],
+)
+def test_a_strange_client_id_is_taken_as_kafka_does(header: bytes, client_id: str | None) -> None:
+    assert parse_request_header(memoryview(header))[3] == client_id
+
+
+@pytest.mark.parametrize(
     "header",
     [
         b"",
         request_header(3, 8, 1, "client")[:9],
         request_header(3, 8, 1, "client")[:-1],
         request_header(3, 9, 1, "client")[:-1],
-        request_header(3, 8, 1, None)[:-2] + b"\xff\xfe",
-        request_header(3, 8, 1, "cl")[:-2] + b"\xff\xff",
         request_header(3, 9, 1, None)[:-1] + b"\1\0\5abc",
         request_header(3, 9, 1, None)[:-1] + b"\xff\xff\xff\xff\x0f",
         request_header(3, 9, 1, None)[:-1] + b"\xff\xff\xff\xff\xff\xff",

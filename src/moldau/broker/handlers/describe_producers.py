@@ -6,9 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
+from moldau.controller.names import invalid_topic_name
 
 API_KEY = 61
 VERSIONS = (0, 0)
+
+NOT_HOSTED = "This server does not host this topic-partition."
 
 
 def handle(broker: Any, context: Any, request: Any) -> object:
@@ -25,15 +28,18 @@ def handle(broker: Any, context: Any, request: Any) -> object:
 
 
 def _describe(broker: Any, topic: str, index: int) -> object:
+    invalid = invalid_topic_name(topic)
+    if invalid is not None:
+        return _refused(index, ErrorCode.invalid_topic_exception, invalid)
+    if topic not in broker.image.topics:
+        return _refused(index, ErrorCode.unknown_topic_or_partition, NOT_HOSTED)
     try:
         partition = broker.partition(topic, index)
         error = partition.check_readable()
     except KafkaError as reason:
         error = reason.code
     if error:
-        return SimpleNamespace(
-            partition_index=index, error_code=error, error_message=None, active_producers=()
-        )
+        return _refused(index, error, None)
     return SimpleNamespace(
         partition_index=index,
         error_code=ErrorCode.none,
@@ -49,4 +55,10 @@ def _describe(broker: Any, topic: str, index: int) -> object:
             )
             for producer in partition.log.producers()
         ),
+    )
+
+
+def _refused(index: int, error: ErrorCode, message: str | None) -> object:
+    return SimpleNamespace(
+        partition_index=index, error_code=error, error_message=message, active_producers=()
     )

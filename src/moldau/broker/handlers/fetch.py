@@ -74,6 +74,7 @@ class Fetch:
         "_partitions",
         "_reads",
         "_total_bytes",
+        "_unreadable",
         "_version",
     )
 
@@ -93,6 +94,7 @@ class Fetch:
         self._total_bytes = 0
         self._has_error = self._has_diverged = False
         self._cold: tuple[Partition, int, int] | None = None
+        self._unreadable: list[Partition] = []  # whose cold pages the disk did not give
 
     # ---- reading ----------------------------------------------------------------------------------------------
 
@@ -116,6 +118,10 @@ class Fetch:
                 reads.append((wanted, self._refuse(partition, wanted.index, error.code)))
                 continue
             except BlockingIOError:
+                if partition in self._unreadable:
+                    self._has_error = True
+                    reads.append((wanted, _refused(wanted.index, ErrorCode.kafka_storage_error)))
+                    continue
                 if not skip_cold:
                     raise
                 answer = self._answer(partition, wanted.index, b"")
@@ -213,7 +219,7 @@ class Fetch:
             assert self._cold is not None
             partition, offset, max_bytes = self._cold
             try:
-                await partition.log.warm(offset, max_bytes)
+                await self._warm(partition, offset, max_bytes)
                 self.read()
                 break
             except BlockingIOError:
@@ -225,6 +231,13 @@ class Fetch:
             self.read(skip_cold=True)
         if slot.is_wanted:
             slot.fill(self.answer())
+
+    async def _warm(self, partition: Partition, offset: int, max_bytes: int) -> None:
+        try:
+            await partition.log.warm(offset, max_bytes)
+        except OSError as error:
+            log.error("cannot read %s: %s", partition.topic_partition, error)
+            self._unreadable.append(partition)
 
     # ---- answering --------------------------------------------------------------------------------------------
 

@@ -17,6 +17,10 @@ VERSIONS = (0, 6)
 
 BATCHED_SINCE_VERSION = 4
 KEY_TYPE_GROUP = 0
+UNKNOWN_KEY_TYPE = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to"
+    " an incompatible broker. See the broker logs for more details."
+)
 KEY_TYPES = {1: "transactions", 2: "share groups"}
 
 
@@ -27,6 +31,8 @@ def handle(broker: Any, context: Any, request: Any) -> object:
         return SimpleNamespace(throttle_time=0, coordinators=coordinators)
     found = _find(broker, context, key_type, request.key)
     found.throttle_time = 0
+    if found.error_code == ErrorCode.none:
+        found.error_message = "NONE"
     return found
 
 
@@ -35,7 +41,7 @@ def _find(broker: Any, context: Any, key_type: int, key: str) -> SimpleNamespace
         reason = (
             f"{KEY_TYPES[key_type]} are not served by this broker"
             if key_type in KEY_TYPES
-            else f"unknown coordinator key type {key_type}"
+            else UNKNOWN_KEY_TYPE
         )
         return _answer(key, ErrorCode.invalid_request, reason, -1, "", -1)
     host, port = advertised_endpoint(broker, context)

@@ -19,7 +19,9 @@ NO_PRODUCER_EPOCH = -1
 
 
 async def handle(broker: Any, context: Any, request: Any) -> object:
-    if request.transactional_id is not None:
+    named_id = getattr(request, "producer_id", NO_PRODUCER_ID) != NO_PRODUCER_ID
+    named_epoch = getattr(request, "producer_epoch", NO_PRODUCER_EPOCH) != NO_PRODUCER_EPOCH
+    if request.transactional_id is not None or named_id != named_epoch:
         return _answer(ErrorCode.invalid_request, NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
     try:
         producer_id = await broker.controller.next_producer_id()

@@ -8,11 +8,14 @@ found.
 
 from __future__ import annotations
 
+import logging
 from types import SimpleNamespace
 from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.replication.partition import Partition
+
+log = logging.getLogger(__name__)
 
 API_KEY = 2
 VERSIONS = (1, 11)
@@ -44,6 +47,9 @@ async def handle(broker: Any, context: Any, request: Any) -> object:
                 answers[index] = await _find(broker, context, request, (topic.name, index), wanted)
             except KafkaError as error:
                 answers[index] = _answer(index, error.code)
+            except OSError as error:
+                log.error("cannot search %s-%d: %s", topic.name, index, error)
+                answers[index] = _answer(index, ErrorCode.kafka_storage_error)
     return SimpleNamespace(
         throttle_time=0,
         topics=tuple(
@@ -70,8 +76,10 @@ async def _find(broker: Any, context: Any, request: Any, key: tuple[str, int], w
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = partition.log.log_start_offset
         return _answer(index, ErrorCode.none, start, leader_epoch=partition.log.epochs.epoch_of(start))
-    log = partition.log
-    found = await (log.find_max_timestamp() if timestamp == MAX_TIMESTAMP else log.find_timestamp(timestamp))
+    held = partition.log
+    found = await (
+        held.find_max_timestamp() if timestamp == MAX_TIMESTAMP else held.find_timestamp(timestamp)
+    )
     if found is None or found.offset >= readable:
         return _answer(index, ErrorCode.none)
     return _answer(index, ErrorCode.none, found.offset, found.timestamp, found.leader_epoch)

@@ -39,7 +39,9 @@ def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object |
     if asks_for_all(context.version, request.topics):
         topics = [_found(broker, request, topic) for topic in broker.image.topics.values()]
         return _answer(broker, context, request, topics)
-    if context.version < BY_ID_SINCE_VERSION and any(_id(asked) is not None for asked in request.topics):
+    if context.version < BY_ID_SINCE_VERSION and any(
+        _id(asked) is not None or asked.name is None for asked in request.topics
+    ):
         return _refused(request)
     missing = _to_create(broker, request)
     if missing:
@@ -78,7 +80,8 @@ def _answer_for(
     broker: AdminBroker, context: AdminContext, request: Any, created: dict[str, ErrorCode]
 ) -> object:
     topics = {}
-    for asked in request.topics:
+    by_id = [asked for asked in request.topics if _id(asked) is not None]
+    for asked in by_id or request.topics:  # as in Kafka, one id is enough to make names count for nothing
         topic_id = _id(asked)
         key = asked.name if topic_id is None else topic_id
         if key not in topics:

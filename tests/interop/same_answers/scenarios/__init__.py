@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from . import delete_records, fetch, offsets, produce
+from . import cluster, configs, delete_records, fetch, malformed, offsets, produce, producers, topics
 
-__all__ = ["SETTINGS", "delete_records", "fetch", "offsets", "produce"]
+__all__ = [
+    "SETTINGS",
+    "cluster",
+    "configs",
+    "delete_records",
+    "fetch",
+    "malformed",
+    "offsets",
+    "produce",
+    "producers",
+    "topics",
+]
 
 SETTINGS = {
     "num.partitions": 2,
     "offsets.topic.num.partitions": 1,
     "group.coordinator.rebalance.protocols": "classic",
+    "group.initial.rebalance.delay.ms": 0,
 }
 """What both brokers are started with."""

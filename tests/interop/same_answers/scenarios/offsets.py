@@ -30,7 +30,9 @@ def filled(talk: Conversation) -> str:
 def offsets(talk: Conversation) -> None:
     name = filled(talk)
 
-    def ask(case: str, timestamp: int, *, topic: str = name, partition: int = 0, epoch: int = -1, **more: Any) -> None:
+    def ask(
+        case: str, timestamp: int, *, topic: str = name, partition: int = 0, epoch: int = -1, **more: Any
+    ) -> None:
         wanted = {"partition_index": partition, "timestamp": timestamp, "current_leader_epoch": epoch}
         usual = {"replica_id": -1, "timeout": 1000, "topics": [{"name": topic, "partitions": [wanted]}]}
         talk.ask(case, usual | more)
@@ -85,7 +87,7 @@ def several(talk: Conversation) -> None:
 def _in_order(tree: Any) -> Any:
     tree["topics"].sort(key=lambda topic: str(topic["name"]))
     for topic in tree["topics"]:
-        topic["partitions"].sort(key=lambda partition: str(partition))
+        topic["partitions"].sort(key=str)
     return tree
 
 

@@ -16,7 +16,11 @@ PRODUCER = 4242
 
 
 def request(
-    talk: Conversation, *topics: Wanted, acks: int = -1, transactional_id: str | None = None
+    talk: Conversation,
+    *topics: Wanted,
+    acks: int = -1,
+    transactional_id: str | None = None,
+    version: int | None = None,
 ) -> dict[str, Any]:
     return {
         "transactional_id": transactional_id,
@@ -24,7 +28,7 @@ def request(
         "timeout": 5_000,
         "topic_data": [
             {
-                **talk.named(name, ids_from=13),
+                **talk.named(name, ids_from=13, version=version),
                 "partition_data": [{"index": index, "records": data} for index, data in partitions],
             }
             for name, partitions in topics
@@ -33,9 +37,15 @@ def request(
 
 
 def produce(
-    talk: Conversation, case: str, *topics: Wanted, patience_s: float = PATIENCE_S, **options: Any
+    talk: Conversation,
+    case: str,
+    *topics: Wanted,
+    version: int | None = None,
+    patience_s: float = PATIENCE_S,
+    **options: Any,
 ) -> None:
-    talk.ask(case, request(talk, *topics, **options), adjust=_comparable, patience_s=patience_s)
+    wanted = request(talk, *topics, version=version, **options)
+    talk.ask(case, wanted, api="Produce", version=version, adjust=_comparable, patience_s=patience_s)
 
 
 def _comparable(tree: Any) -> Any:
@@ -108,7 +118,7 @@ def refused(talk: Conversation) -> None:
     produce(talk, "unknown partition", (topic, [(9, good), (-1, good)]))
     for acks in 2, 3, -2:
         refuse(f"acks={acks}", good, acks=acks)
-    refuse("null", None, patience_s=0.5)
+    refuse("null", None, patience_s=0.3)
     refuse("empty", b"")
     refuse("corrupt checksum", changed(good, sealed=False, crc=1))
     for magic in -1, 3, 127:
@@ -156,7 +166,9 @@ def refused_as_a_whole(talk: Conversation) -> None:
         produce(talk, f"{case} for a missing partition", (topic, [(9, bad)]))
         produce(talk, f"{case} with invalid acks", (topic, [(0, bad)]), acks=5)
     ids = {"producer_id": PRODUCER, "producer_epoch": 0, "base_sequence": 0}
-    produce(talk, "a producer's batch of a transaction", (topic, [(0, batch(b"b", transactional=True, **ids))]))
+    produce(
+        talk, "a producer's batch of a transaction", (topic, [(0, batch(b"b", transactional=True, **ids))])
+    )
     produce(talk, "a transactional id and a plain batch", (topic, [(0, good)]), transactional_id="tx")
     produce(talk, "an empty transactional id", (topic, [(0, good)]), transactional_id="")
     for name, partition in (topic, 0), (topic, 1), (other, 0):
@@ -293,10 +305,10 @@ def idempotent(talk: Conversation) -> None:
     for partition in 0, 1, 2:
         read_back(talk, topic, partition=partition)
     asked = {"topics": [{"name": topic, "partition_indexes": [0, 1, 2]}]}
-    talk.ask("the producers", asked, api="DescribeProducers", version=0, adjust=_producers_in_order)
+    talk.ask("the producers", asked, api="DescribeProducers", version=0, adjust=producers_in_order)
 
 
-def _producers_in_order(tree: Any) -> Any:
+def producers_in_order(tree: Any) -> Any:
     for topic in tree["topics"]:
         for partition in topic["partitions"]:
             partition["active_producers"].sort(key=lambda producer: producer["producer_id"])

@@ -1,0 +1,155 @@
+"""The broker under test on its simulated host: starting it, and every way in which it can end.
+
+The model learns where each log ended at the moment before the broker listens: nobody has appended to it in this life.
+A start that fails (a disk error while it recovers) leaves the host up with no broker on it, as a supervisor finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from moldau.broker.node import Broker
+from moldau.config.broker import BrokerConfig
+from moldau.log.folder import DataFolderError
+from moldau.runtime.ports import Listener, Net, Runtime, Stream
+from moldau.sim.client import PORT
+from moldau.sim.disk import SimDisk
+from moldau.sim.model import Model
+from moldau.sim.world import SimHost, World
+from moldau.store.memory import MemoryStore, Tree
+
+POLL_S = 0.005
+STOP_PATIENCE_S = 30.0
+SETTINGS = {
+    "node.id": "1",
+    "listeners": f"PLAINTEXT://:{PORT}",
+    "log.dirs": "/data",
+    "moldau.http.port": "-1",
+    "log.flush.offset.checkpoint.interval.ms": "700",
+    "socket.request.max.bytes": "4000000",
+}
+
+
+class Doorbell:
+    """The Net port, which rings before the broker listens."""
+
+    def __init__(self, net: Net, ring: Callable[[], None]) -> None:
+        self._net = net
+        self._ring = ring
+        self.connect = net.connect
+
+    def listen(self, host: str, port: int, accept: Callable[[Stream], None]) -> Listener:
+        self._ring()
+        return self._net.listen(host, port, accept)
+
+
+class BrokerNode:
+    def __init__(self, world: World, host: SimHost, model: Model, counts: dict[str, int]) -> None:
+        self.name = host.name
+        self.host = host
+        self.life = 0
+        self.broker: Broker | None = None
+        self.has_failed = False
+        self.is_doubtful = False
+        """A sync has failed: what the page cache shows is not what the disk holds."""
+        self._world = world
+        self._model = model
+        self._counts = counts
+        self._tree = Tree()
+        self._power_lost = False
+        self._disks: list[SimDisk] = []
+        host.on_power_lost = self.on_power_lost
+
+    # Life
+
+    def start(self) -> None:
+        runtime = self.host.runtime if self.host.alive else self.host.restart()
+        self.life += 1
+        self.has_failed = False
+        self._count("broker starts")
+        assert isinstance(runtime.disk, SimDisk)
+        self._disks.append(runtime.disk)
+        runtime.tasks.spawn(self._serve(runtime), name="broker")
+
+    async def _serve(self, runtime: Runtime) -> None:
+        watched = replace(runtime, net=Doorbell(runtime.net, self._on_listen))
+        broker = Broker(BrokerConfig.parse(SETTINGS), watched, MemoryStore(self._tree, runtime.tasks))
+        self.broker = broker
+        try:
+            await broker.start()
+        except (OSError, DataFolderError) as reason:
+            self._world.trace.record(self.name, "start failed", type(reason).__name__)
+            self.has_failed = True
+            self._count("failed starts")
+
+    def _on_listen(self) -> None:
+        assert self.broker is not None
+        ends = {place: partition.log.next_offset for place, partition in self.broker.partitions.items()}
+        self._world.trace.record(self.name, "logs end", *sorted(ends.items()))
+        self._model.on_start(self.life, ends, power_lost=self._power_lost)
+        self._power_lost = False
+
+    @property
+    def is_up(self) -> bool:
+        return self.host.alive and self.broker is not None and self.broker.is_ready and not self.is_unwell
+
+    @property
+    def is_unwell(self) -> bool:
+        """It runs, but needs a new start: it could not start, or a log is offline."""
+        broker = self.broker
+        if not self.host.alive or broker is None:
+            return False
+        return self.has_failed or any(partition.is_offline for partition in broker.partitions.values())
+
+    def crash(self) -> None:
+        """Cut the power."""
+        self.host.crash()
+
+    def on_power_lost(self) -> None:
+        self._power_lost = True
+        self.is_doubtful = False
+        self.host.drive.forgive()
+        self._count("power cuts")
+
+    def kill(self) -> None:
+        """kill -9; after a failed sync the power goes too, since the page cache can no longer be trusted."""
+        if self.is_doubtful:
+            self.crash()
+        else:
+            self.host.kill()
+            self._count("kills")
+
+    async def stop(self) -> None:
+        """A clean stop, and then the end of the process."""
+        broker = self.broker
+        if broker is None or not self.is_up:
+            self.kill()
+            return
+        stopping = self.host.runtime.tasks.spawn(broker.stop(), name="stop")
+        if not await self._until(lambda: stopping.done() or not self.host.alive):
+            self._model.fail(None, "a clean stop to end", f"it takes more than {STOP_PATIENCE_S} s")
+        if self.host.alive:
+            self._count("clean stops")
+            if self.is_doubtful:
+                self.crash()
+            else:
+                self.host.kill()
+
+    async def _until(self, condition: Callable[[], bool]) -> bool:
+        for _ in range(int(STOP_PATIENCE_S / POLL_S)):
+            if condition():
+                return True
+            await self._world.sleep(POLL_S)
+        return condition()
+
+    def check(self) -> None:
+        """The broker never gives up by itself, and never waits for the disk on its loop."""
+        if self.broker is not None and self.broker.failure is not None:
+            self._model.fail(None, "no broken invariant", repr(self.broker.failure))
+        for disk in self._disks:
+            if disk.stalls:
+                self._model.fail(None, "no wait for the disk on the loop", str(disk.stalls))
+
+    def _count(self, what: str) -> None:
+        self._counts[what] = self._counts.get(what, 0) + 1

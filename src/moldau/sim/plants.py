@@ -1,0 +1,145 @@
+"""Bugs on purpose: each is put into the broker for one simulated run, and the checkers must find it.
+
+A plant patches a function of the log, the partition or the simulated disk, and takes the patch back at the end; the
+product's own code knows nothing of them. `python -m moldau.sim --list-plants` lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from itertools import count
+from typing import Any
+
+from moldau.log import scan
+from moldau.log.log import Log
+from moldau.log.producers import Producers
+from moldau.log.segment import Segment
+from moldau.records.batch import read_header
+from moldau.replication.partition import Partition
+from moldau.sim.disk import SimFile
+
+PLANTS: dict[str, Callable[[], AbstractContextManager[None]]] = {}
+
+
+@contextmanager
+def planted(name: str | None) -> Iterator[None]:
+    """Run with a bug in the broker; None plants nothing."""
+    if name is None:
+        yield
+        return
+    with PLANTS[name]():
+        yield
+
+
+def plant(name: str) -> Callable[[Callable[[], Iterator[None]]], None]:
+    def register(bug: Callable[[], Iterator[None]]) -> None:
+        PLANTS[name] = contextmanager(bug)
+
+    return register
+
+
+@contextmanager
+def patched(owner: Any, name: str, replacement: Callable[..., Any]) -> Iterator[None]:
+    original = owner.__dict__[name]
+    setattr(owner, name, replacement)
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+@plant("offset-given-twice")
+def offset_given_twice() -> Iterator[None]:
+    """Now and then the log forgets that it gave an offset away."""
+    append, turns = Log.append, count(1)
+
+    def forgetful(self: Log, *args: Any, **kwargs: Any) -> Any:
+        appended = append(self, *args, **kwargs)
+        if not appended.error and not appended.duplicate and next(turns) % 20 == 0:
+            self.next_offset = appended.base_offset
+        return appended
+
+    with patched(Log, "append", forgetful):
+        yield
+
+
+@plant("torn-tail-kept")
+def torn_tail_kept() -> Iterator[None]:
+    """Recovery believes every checksum, and keeps a tail that was torn by a power cut."""
+    with patched(scan, "crc_of", lambda data, start, stop: read_header(data, start).crc):
+        yield
+
+
+@plant("acknowledged-before-written")
+def acknowledged_before_written() -> Iterator[None]:
+    """Now and then a batch is acknowledged that never reaches the file."""
+    pwrite, turns = SimFile.pwrite, count(1)
+
+    def lazy(self: SimFile, data: Any, position: int) -> int:
+        if self.path.endswith(".log") and next(turns) % 30 == 0:
+            return len(data)
+        return pwrite(self, data, position)
+
+    with patched(SimFile, "pwrite", lazy):
+        yield
+
+
+@plant("acknowledged-before-flushed")
+def acknowledged_before_flushed() -> Iterator[None]:
+    """The answer does not wait for the sync that flush.messages asks for."""
+    append = Log.append
+
+    def hasty(self: Log, *args: Any, **kwargs: Any) -> Any:
+        return append(self, *args, **kwargs)._replace(flush_due=False)
+
+    with patched(Log, "append", hasty):
+        yield
+
+
+@plant("retry-appended-again")
+def retry_appended_again() -> Iterator[None]:
+    """Sequence numbers are not looked at: an idempotent producer's retry is stored twice."""
+    with patched(Producers, "check", lambda *_: None):
+        yield
+
+
+@plant("high-watermark-moves-back")
+def high_watermark_moves_back() -> Iterator[None]:
+    """Now and then the high watermark forgets the last records."""
+    advance, turns = Partition.advance_high_watermark, count(1)
+
+    def wavering(self: Partition, next_offset: int) -> None:
+        advance(self, next_offset)
+        if next(turns) % 15 == 0:
+            self.high_watermark = max(0, self.high_watermark - 5)
+
+    with patched(Partition, "advance_high_watermark", wavering):
+        yield
+
+
+@plant("look-up-misses-a-batch")
+def look_up_misses_a_batch() -> Iterator[None]:
+    """A look-up in the index lands one batch too far."""
+    find = Segment.find
+
+    def astray(self: Segment, offset: int, read: Any) -> Any:
+        found = find(self, offset, read)
+        if found is None or found.end_position >= self.size:
+            return found
+        return find(self, found.header.last_offset + 1, read)
+
+    with patched(Segment, "find", astray):
+        yield
+
+
+@plant("retries-forgotten-at-restart")
+def retries_forgotten_at_restart() -> Iterator[None]:
+    """The state of idempotent producers does not survive a restart."""
+    begin = Producers.__init__
+
+    def blank(self: Producers, entries: Any = None) -> None:
+        begin(self)
+
+    with patched(Producers, "__init__", blank):
+        yield

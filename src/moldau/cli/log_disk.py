@@ -73,6 +73,9 @@ class ReadOnlyFile:
     def truncate(self, size: int) -> None:
         _refuse(self.path)
 
+    def rename(self, target: str) -> None:
+        _refuse(self.path)
+
     def sync(self) -> None:
         _refuse(self.path)
 

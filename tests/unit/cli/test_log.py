@@ -277,7 +277,10 @@ def found_of(found: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [line for line in found if line["type"] == kind]
 
 
-def test_the_table_of_batches_fits_80_columns(data: Path, called: Called) -> None:
+def test_the_table_of_batches_fits_80_columns(
+    data: Path, called: Called, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(data)  # paths are shown from here
     out = called("dump", data, "-t", "orders", "-p", 0, "-d")[1].replace(str(data), "")
     assert max(map(len, out.splitlines())) <= 80
     assert "producer 3 epoch 0, sequences 0 to 1" in out

@@ -43,6 +43,10 @@ IN_MEMORY = (bytes, memoryview)
 REQUEST_BYTES_MIN = 8  # api key, version, correlation id
 
 
+_NOTHING: deque[Any] = deque()
+"""Shared by all connections that have nothing queued: an own deque costs 600 bytes. Never changed."""
+
+
 class FilePart(Protocol):
     """Bytes of an answer that still lie in a file."""
 
@@ -124,9 +128,9 @@ class Connection:
         )
         self._filled = 0
         self._out: list[Any] = []  # answers of the current turn, sent together at its end
-        self._queue: deque[Any] = deque()  # what the client has not taken yet
+        self._queue: deque[Any] = _NOTHING  # what the client has not taken yet
         self._held_bytes = 0
-        self._slots: deque[Slot] = deque()
+        self._slots: deque[Slot] = _NOTHING
         self._is_paused = False
         self._is_watching_writable = False
         stream.watch_readable(self.on_readable)
@@ -244,6 +248,8 @@ class Connection:
     def park(self) -> Slot:
         """A slot for the request being dispatched; its handler fills it later."""
         slot = Slot(self)
+        if self._slots is _NOTHING:
+            self._slots = deque()
         self._slots.append(slot)
         return slot
 
@@ -309,6 +315,8 @@ class Connection:
                 return
             self._held_bytes -= sent
             out[0] = data[sent:]
+        if self._queue is _NOTHING:
+            self._queue = deque()
         self._queue.extend(out)
         out.clear()
         if not self._is_watching_writable:
@@ -400,12 +408,12 @@ class Connection:
             log.info("closing the connection of %s:%s: %s", *self.stream.peer[:2], reason)
         self.stream.close()
         self._partial = None
-        self._queue.clear()
+        self._queue = _NOTHING
         self._out.clear()
         for slot in self._slots:
             if slot.on_cancel is not None and not slot.is_filled:
                 slot.on_cancel()
-        self._slots.clear()
+        self._slots = _NOTHING
         self._server.on_connection_closed(self)
 
 

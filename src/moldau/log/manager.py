@@ -306,7 +306,7 @@ class LogManager:
         folder.write_offsets(names.HIGH_WATERMARKS, checkpoints.high_watermarks)
 
     async def close(self, broker_epoch: int = 0) -> None:
-        """Close every log, write the checkpoints, and say that the stop was clean."""
+        """Close every log, write the checkpoints, and say that the stop was clean, unless the disk fails."""
         for task in self._background:
             task.cancel()
         for partition in list(self._leaving):
@@ -314,22 +314,23 @@ class LogManager:
         limit = asyncio.Semaphore(CLOSES_AT_ONCE)
 
         async def close_one(log: Log) -> None:
-            async with limit:
-                await log.close()
-
-        spawn = self._runtime.tasks.spawn
-        closing = [(log, spawn(close_one(log), name="close log")) for log in self.logs.values()]
-        for log, task in closing:
             try:
-                await task
+                async with limit:
+                    await log.close()
             except OSError as error:
                 logger.error("%s could not be closed cleanly: %s", log, error)
                 log.fail(error)
+
+        spawn = self._runtime.tasks.spawn
+        for task in [spawn(close_one(log), name="close log") for log in self.logs.values()]:
+            await task
         try:
             await self.write_checkpoints()
             for folder in self.folders:
                 if folder.failure is None:
                     await self._runtime.tasks.in_thread(folder.leave_clean_mark, broker_epoch)
+        except OSError as error:
+            logger.error("the stop is not clean, the next start will check the logs: %s", error)
         finally:
             self.release()
 

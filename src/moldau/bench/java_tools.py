@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator
 
 from moldau.bench.apache_kafka import ToolFailed, distribution
-from moldau.bench.measure import MB, Meter, Reading
+from moldau.bench.measure import MB, Meter, Reading, WorkNotDone
 from moldau.bench.raw import RawConnection, api_versions_request
 from moldau.bench.server import Server
-from moldau.bench.topics import fresh_topic
+from moldau.bench.topics import expect_messages, fresh_topic
 
 JVM = ("-Xmx1g",)  # both compilers, unlike the short-lived tools
 TIMEOUT_S = 300
@@ -48,6 +48,7 @@ def throughput(server: Server, size: int, total_bytes: int, *, with_groups: bool
                     "batch.size=1000000",
                 ),
             )
+        expect_messages(server, topic, count)
         rate = _found(r"records sent, [\d.,]+ records/sec \(([\d.]+) MB/sec\)", printed)
         yield Reading(f"ProducerPerformance, {size} B", rate * 1.048576, "MB/s", more_is_better=True)
         yield _cpu(f"broker CPU under ProducerPerformance, {size} B", meter, total_bytes)
@@ -92,18 +93,23 @@ def _consumer_performance(server: Server, topic: str, size: int, count: int) -> 
 
 def _console_consumer(server: Server, topic: str, size: int, count: int) -> Iterator[Reading]:
     with Meter(server) as meter:
-        _run(
+        printed = _run(
             server,
             "console-consumer",
             *("--topic", topic, "--partition", "0", "--offset", "earliest", "--max-messages", str(count)),
             *("--timeout-ms", "60000", "--formatter", NO_OUTPUT),
         )
+    if (
+        _found(r"Processed a total of (\d+) messages", printed) != count
+    ):  # it ends with 0 after a time-out, too
+        raise WorkNotDone(f"the console consumer did not read {count} messages: {printed[-300:]}")
     yield _cpu(f"broker CPU under the Java console consumer, {size} B", meter, count * size)
 
 
 def _run(server: Server, tool: str, *arguments: str) -> str:
     address = ("--bootstrap-server", server.bootstrap_servers)
-    return distribution().run(tool, *address, *arguments, jvm=JVM, timeout_s=TIMEOUT_S).stdout
+    done = distribution().run(tool, *address, *arguments, jvm=JVM, timeout_s=TIMEOUT_S)
+    return done.stderr + done.stdout
 
 
 def _found(pattern: str, printed: str) -> float:

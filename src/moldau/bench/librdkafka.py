@@ -6,6 +6,7 @@ queue is full (`fetch.queue.backoff.ms`), so that one is set to 5 ms for both br
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 import threading
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from moldau.bench.measure import MB, Meter, Reading, latency_readings
+from moldau.bench.measure import MB, Meter, Reading, WorkNotDone, latency_readings
 from moldau.bench.server import Server
 from moldau.bench.topics import fresh_topic
 
@@ -22,10 +23,6 @@ DELIVERY_TIMEOUT_S = 120
 CONSUME_CHUNK = 10_000
 END_TO_END_WARM_UP = 100
 _STAMP = struct.Struct(">q")
-
-
-class DeliveryFailed(Exception):
-    """A message was refused or lost: no number of that run means anything."""
 
 
 def producer(server: Server, **settings: object) -> Producer:
@@ -89,7 +86,7 @@ def produce_all(client: Producer, topic: str, partitions: int, count: int, value
             client.poll(0)
     left = client.flush(DELIVERY_TIMEOUT_S)
     if left or failures:
-        raise DeliveryFailed(f"{left} messages were not acknowledged, {len(failures)} refused {failures[:1]}")
+        raise WorkNotDone(f"{left} messages were not acknowledged, {len(failures)} refused {failures[:1]}")
 
 
 def consume_all(client: Consumer, topic: str, partitions: int, count: int) -> None:
@@ -100,7 +97,7 @@ def consume_all(client: Consumer, topic: str, partitions: int, count: int) -> No
         messages = client.consume(min(CONSUME_CHUNK, count - received), timeout=0.5)
         received += sum(1 for message in messages if message.error() is None)
         if time.monotonic() > deadline:
-            raise DeliveryFailed(f"{received} of {count} messages came back in time")
+            raise WorkNotDone(f"{received} of {count} messages came back in time")
     client.close()
 
 
@@ -115,14 +112,14 @@ def synchronous_latency(server: Server, count: int, size: int) -> Iterator[Readi
                 started = time.perf_counter()
                 client.produce(topic, value, partition=0)
                 if client.flush(DELIVERY_TIMEOUT_S):
-                    raise DeliveryFailed("a message was not acknowledged")
+                    raise WorkNotDone("a message was not acknowledged")
                 latencies.append(time.perf_counter() - started)
     yield from latency_readings("synchronous produce", latencies)
     yield Reading("broker CPU per synchronous message", meter.cpu_s * 1e6 / count, "us")
 
 
 def paced_latency(server: Server, rate: int, duration_s: float, size: int) -> Iterator[Reading]:
-    """A steady stream: the time from `produce` to the acknowledgement, as librdkafka itself measures it."""
+    """A steady stream: the time from `produce` to the acknowledgement in the client's hands."""
     value, latencies = os.urandom(size), []
 
     def on_delivery(error: KafkaError | None, message: Message) -> None:
@@ -133,13 +130,31 @@ def paced_latency(server: Server, rate: int, duration_s: float, size: int) -> It
     with fresh_topic(server) as topic:
         produce_all(client, topic, 1, 50, value)
         count = int(rate * duration_s)
-        for _ in _paced(rate, count):
-            client.produce(topic, value, partition=0, on_delivery=on_delivery)
-            client.poll(0)
-        client.flush(DELIVERY_TIMEOUT_S)
+        with _polled(client):
+            for _ in _paced(rate, count):
+                client.produce(topic, value, partition=0, on_delivery=on_delivery)
+            client.flush(DELIVERY_TIMEOUT_S)
         if len(latencies) != count:
-            raise DeliveryFailed(f"{count - len(latencies)} messages were not acknowledged")
+            raise WorkNotDone(f"{count - len(latencies)} messages were not acknowledged")
     yield from latency_readings(f"paced produce, {rate}/s", latencies)
+
+
+@contextlib.contextmanager
+def _polled(client: Producer) -> Iterator[None]:
+    """Take acknowledgements as they come. Polled between two sends, they would all seem as late as the next send."""
+    done = threading.Event()
+
+    def poll() -> None:
+        while not done.is_set():
+            client.poll(0.1)
+
+    thread = threading.Thread(target=poll, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def end_to_end_latency(server: Server, rate: int, duration_s: float, size: int) -> Iterator[Reading]:
@@ -167,7 +182,7 @@ def end_to_end_latency(server: Server, rate: int, duration_s: float, size: int) 
         client.flush(DELIVERY_TIMEOUT_S)
         thread.join(DELIVERY_TIMEOUT_S)
     if len(latencies) != count:
-        raise DeliveryFailed(f"{count - len(latencies)} messages did not arrive")
+        raise WorkNotDone(f"{count - len(latencies)} messages did not arrive")
     yield from latency_readings(f"end to end, {rate}/s", latencies[END_TO_END_WARM_UP:])
 
 

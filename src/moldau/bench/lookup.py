@@ -10,11 +10,11 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from moldau.bench.measure import MB, Meter, Reading, percentiles
+from moldau.bench.measure import MB, Meter, Reading, WorkNotDone, percentiles
 from moldau.bench.raw import RawConnection, fetch_request, frame, nested, produce_request, request_class
 from moldau.bench.raw_load import IN_FLIGHT, MESSAGE_BYTES, exchange
 from moldau.bench.server import Server
-from moldau.bench.topics import fresh_topic
+from moldau.bench.topics import expect_messages, fresh_topic
 from moldau.records.record import Record, build_batch
 
 MESSAGES_PER_BATCH = 16
@@ -38,11 +38,13 @@ def growing_log(server: Server, sizes: Sequence[int], look_ups: int) -> Iterator
             wanted = max(1, size // len(batch))
             exchange(connection, request, wanted - written, IN_FLIGHT)
             written = wanted
+            expect_messages(server, topic, written * MESSAGES_PER_BATCH)
             offsets = [chance.randrange(written * MESSAGES_PER_BATCH) for _ in range(look_ups)]
             fetches = [frame(fetch_request(topic, 0, offset, bytes_max=1)) for offset in offsets]
             yield from _timed(server, connection, fetches, f"fetch at a random offset, log of {_named(size)}")
             times = [chance.randint(first_ms, int(time.time() * 1000)) for _ in range(look_ups // 4)]
             asked = [frame(list_offsets_request(topic, when)) for when in times]
+            _expect_an_offset(connection, list_offsets_request(topic, first_ms))
             yield from _timed(server, connection, asked, f"offset of a timestamp, log of {_named(size)}")
 
 
@@ -59,6 +61,12 @@ def _timed(server: Server, connection: RawConnection, frames: list[bytes], what:
             latencies.append(time.perf_counter() - started)
     yield Reading(f"{what}, broker CPU", meter.cpu_s * 1e6 / len(frames), "us")
     yield Reading(f"{what}, p50", percentiles(latencies)["p50"] * 1e6, "us")
+
+
+def _expect_an_offset(connection: RawConnection, request: Any) -> None:
+    (found,) = connection.ask(request).topics[0].partitions
+    if found.error_code or found.offset != 0:
+        raise WorkNotDone(f"the first message was not found by its time: {found}")
 
 
 def list_offsets_request(topic: str, timestamp_ms: int) -> Any:

@@ -28,6 +28,10 @@ class Reading:
     more_is_better: bool = False
 
 
+class WorkNotDone(Exception):
+    """Messages were refused, lost or not delivered: no number of that run means anything."""
+
+
 class Meter:
     """The time and the broker's CPU that the body of a `with` block took."""
 

@@ -9,10 +9,10 @@ import os
 import time
 from collections.abc import Iterator
 
-from moldau.bench.measure import MB, Meter, Reading
+from moldau.bench.measure import MB, Meter, Reading, WorkNotDone
 from moldau.bench.raw import RawConnection, fetch_request, frame, produce_request
 from moldau.bench.server import Server
-from moldau.bench.topics import fresh_topic
+from moldau.bench.topics import expect_messages, fresh_topic
 from moldau.records.record import Record, build_batch
 
 IN_FLIGHT = 5
@@ -41,6 +41,7 @@ def small_produce(server: Server, count: int) -> Iterator[Reading]:
             with Meter(server) as meter:
                 exchange(connection, request, count, in_flight)
             yield Reading(name, meter.cpu_s * 1e6 / count, "us")
+        expect_messages(server, topic, count // 10 + 2 * count)
 
 
 def exchange(connection: RawConnection, request: bytes, count: int, in_flight: int) -> None:
@@ -54,6 +55,18 @@ def exchange(connection: RawConnection, request: bytes, count: int, in_flight: i
         connection.receive()
 
 
+def fetch_all(connection: RawConnection, fetches: list[bytes], bytes_min: int) -> int:
+    """Fetch one by one; each answer must carry a message of `bytes_min`. Returns the bytes received."""
+    received = 0
+    for fetch in fetches:
+        connection.send(fetch)
+        size = len(connection.receive())
+        if size < bytes_min:
+            raise WorkNotDone(f"an answer of {size} bytes holds no message")
+        received += size
+    return received
+
+
 def large_requests(server: Server, total_bytes: int) -> Iterator[Reading]:
     batch = batch_of(LARGE_BATCH_MESSAGES)
     count = total_bytes // len(batch)
@@ -61,16 +74,14 @@ def large_requests(server: Server, total_bytes: int) -> Iterator[Reading]:
     with fresh_topic(server) as topic, RawConnection(server.bootstrap_servers) as connection:
         with Meter(server) as meter:
             exchange(connection, frame(produce_request(topic, 0, batch)), count, IN_FLIGHT)
+        expect_messages(server, topic, count * LARGE_BATCH_MESSAGES)
         yield Reading(PRODUCE_LARGE, meter.cpu_s * 1000 / megabytes, "ms/MB")
         fetches = [
             frame(fetch_request(topic, 0, number * LARGE_BATCH_MESSAGES, bytes_max=FETCH_BYTES))
             for number in range(count)
         ]
-        received = 0
         with Meter(server) as meter:
-            for fetch in fetches:
-                connection.send(fetch)
-                received += len(connection.receive())
+            received = fetch_all(connection, fetches, len(batch))
         yield Reading(FETCH_LARGE, meter.cpu_s * 1000 / (received / MB), "ms/MB")
 
 
@@ -79,9 +90,7 @@ def small_fetches(server: Server, count: int) -> Iterator[Reading]:
         exchange(connection, frame(produce_request(topic, 0, batch_of(1))), count, IN_FLIGHT)
         fetches = [frame(fetch_request(topic, 0, offset, bytes_max=1200)) for offset in range(count)]
         with Meter(server) as meter:
-            for fetch in fetches:
-                connection.send(fetch)
-                connection.receive()
+            fetch_all(connection, fetches, MESSAGE_BYTES)
         yield Reading(FETCH_SMALL, meter.cpu_s * 1e6 / count, "us")
         polls = count // 10
         empty = frame(fetch_request(topic, 0, count, wait_ms=2))

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from moldau.bench import floor, java_tools, librdkafka, lookup, raw_load, starting
 from moldau.bench.apache_kafka import KafkaServer, ToolFailed
-from moldau.bench.measure import MB, Reading, Series, touch_memory
+from moldau.bench.measure import MB, Reading, Series, WorkNotDone, touch_memory
 from moldau.bench.server import CLOCK_TICKS_PER_S, MoldauServer, Server
 
 Work = Callable[[Server], Iterable[Reading]]
@@ -153,7 +153,7 @@ def _measure_running(plan: Plan, results: Results, servers: list[Server], say: C
                 touch_memory()
                 try:
                     results.add(piece.section, server.name, list(piece.work(server)))
-                except (ToolFailed, librdkafka.DeliveryFailed, OSError) as problem:
+                except (ToolFailed, WorkNotDone, OSError) as problem:
                     say(f"{piece.name} failed on {server.name}: {problem}")
                     results.failures.append(f"{piece.name} on {server.name}")
     for server in servers:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from moldau.bench.measure import WorkNotDone
 from moldau.bench.raw import RawConnection, fetch_request
 from moldau.bench.server import Server
 
@@ -29,6 +30,17 @@ def fresh_topic(server: Server, partitions: int = 1, **configs: str) -> Iterator
         yield name
     finally:
         admin.delete_topics([name])[name].result(READY_TIMEOUT_S)
+
+
+def expect_messages(server: Server, topic: str, count: int) -> None:
+    """Raise `WorkNotDone` unless the first partition holds so many: a broker that refuses them all is fast, too."""
+    with RawConnection(server.bootstrap_servers) as connection:
+        answer = connection.ask(fetch_request(topic, 0, 0, bytes_max=1, wait_ms=0, bytes_min=0))
+    (found,) = answer.responses[0].partitions
+    if found.error_code or found.high_watermark != count:
+        raise WorkNotDone(
+            f"{found.high_watermark} messages are stored, {count} were sent ({found.error_code!r})"
+        )
 
 
 def _wait_until_led(connection: RawConnection, topic: str, partition: int) -> None:

@@ -18,6 +18,7 @@ from moldau.sim.world import World
 
 FAULT_EVERY_S = (0.05, 1.0)
 DOWN_S = (0.0, 0.5)
+SOON_S = (0.0, 0.4)
 CUT_S = (0.05, 3.0)
 FULL_DISK_S = (0.1, 1.0)
 FULL_DISK_ROOM_BYTES = 3000
@@ -148,10 +149,15 @@ class Nemesis:
             drive.crash_after(self._random.randrange(60))
 
     async def _kill(self) -> None:
+        """What the process left unsynced is in the page cache still; a power cut may come for it."""
         self._node.kill()
         if self._random.chance(0.2):
             self._node.crash()
         await self._come_back()
+        if self._random.chance(0.4):
+            await self._world.sleep(self._random.between(*SOON_S))
+            self._node.crash()
+            await self._come_back()
 
     async def _clean_stop(self) -> None:
         await self._node.stop()

@@ -7,16 +7,20 @@ product's own code knows nothing of them. `python -m moldau.sim --list-plants` l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import count
 from typing import Any
 
-from moldau.log import scan
+from moldau.base.errors import KafkaError
+from moldau.broker.handlers.produce import Produce
+from moldau.log import manager, names, recovery, scan
 from moldau.log.log import Log
 from moldau.log.producers import Producers
 from moldau.log.segment import Segment
+from moldau.records import validate
 from moldau.records.batch import read_header
 from moldau.replication.partition import Partition
+from moldau.runtime.ports import Disk
 from moldau.sim.disk import SimFile
 
 PLANTS: dict[str, Callable[[], AbstractContextManager[None]]] = {}
@@ -66,8 +70,66 @@ def offset_given_twice() -> Iterator[None]:
 
 @plant("torn-tail-kept")
 def torn_tail_kept() -> Iterator[None]:
-    """Recovery believes every checksum, and keeps a tail that was torn by a power cut."""
+    """Recovery finds where a torn tail begins, and appends behind it."""
+    check = recovery._check_segment
+
+    def lenient(disk: Disk, opening: Any, base_offset: int, *rest: Any) -> Any:
+        before = disk.read(f"{opening.folder}/{names.file_name(base_offset, names.LOG)}")
+        segment, next_offset, whole = check(disk, opening, base_offset, *rest)
+        if not whole:
+            segment.log.pwrite(before[segment.size :], segment.size)
+            segment.size = len(before)
+        return segment, next_offset, whole
+
+    with patched(recovery, "_check_segment", lenient):
+        yield
+
+
+@plant("checksum-ignored-at-recovery")
+def checksum_ignored_at_recovery() -> Iterator[None]:
+    """Recovery believes every checksum: a batch of which some sectors are lost stays in the log."""
     with patched(scan, "crc_of", lambda data, start, stop: read_header(data, start).crc):
+        yield
+
+
+@plant("recovered-tail-not-synced")
+def recovered_tail_not_synced() -> Iterator[None]:
+    """What a killed process left in the page cache is served before it is on the disk."""
+    load = recovery.load_log
+
+    def hasty(*args: Any) -> Any:
+        with patched(Segment, "sync", lambda self: None):
+            return load(*args)
+
+    with patched(manager, "load_log", hasty):
+        yield
+
+
+@plant("bad-batch-taken")
+def bad_batch_taken() -> Iterator[None]:
+    """Checksums of produced batches are not looked at."""
+
+    class Agreeable(int):
+        def __ne__(self, other: object) -> bool:
+            return False
+
+    with patched(validate, "crc32c", lambda data: Agreeable()):
+        yield
+
+
+@plant("visible-before-flushed")
+def visible_before_flushed() -> Iterator[None]:
+    """Readers see a record while its sync is under way."""
+    append = Produce._append
+
+    def hasty(self: Produce, topic: str | bytes, index: int, start: int, stop: int) -> Any:
+        answer = append(self, topic, index, start, stop)
+        with suppress(KafkaError):
+            partition: Partition = self._broker.partition(topic, index)
+            partition.advance_high_watermark(partition.log.next_offset)
+        return answer
+
+    with patched(Produce, "_append", hasty):
         yield
 
 

@@ -129,7 +129,10 @@ class Lane:
         self._unacknowledged: deque[Batch] = deque()
         self._sequence = 0
         self._session = 0
-        self._had_storage_errors = False
+        self._is_known = False
+        """Whether the log knows this session from its first batch on. A log that does not know a producer takes
+        any sequence number from it, as Kafka's does: so where the disk refuses the first batch and then takes the
+        second, the first never follows."""
 
     @property
     def is_empty(self) -> bool:
@@ -149,7 +152,7 @@ class Lane:
         self._session = self._producer.session
         self._unacknowledged.clear()
         self._sequence = 0
-        self._had_storage_errors = False
+        self._is_known = False
 
     async def _pump(self, wire: Wire) -> None:
         """Send what is not acknowledged, in order and a window at once, until something goes wrong."""
@@ -193,20 +196,20 @@ class Lane:
         outcome = outcomes(self._client, answer)[self._partition]
         if outcome.error_code is ErrorCode.none:
             acknowledged(self._client, wire, batch, outcome.base_offset)
-            if self._session == self._producer.session:
+            if self._session == batch.sent[0].session:
                 self._unacknowledged.remove(batch)
+                self._is_known = self._is_known or is_head
             return True
-        if outcome.error_code in RETRIABLE:
-            self._had_storage_errors = True
-        elif outcome.error_code not in OUT_OF_ORDER:
+        if outcome.error_code in OUT_OF_ORDER:
+            if is_head:
+                self._refused_head(batch)
+        elif outcome.error_code not in RETRIABLE:
             self._fail("a batch to be taken", outcome.error_code.name)
-        elif is_head:
-            self._refused_head(batch)
         return False
 
     def _refused_head(self, batch: Batch) -> None:
         """All before it is acknowledged, and still it does not follow."""
-        if self._client.model[self._partition].is_flushed and not self._had_storage_errors:
+        if self._client.model[self._partition].is_flushed and self._is_known:
             name = f"{self._client.name}/{batch.sent[0].session}/{batch.sent[0].number}"
             self._fail(f"{name} to follow what was acknowledged before", "out of order")
         self._producer.needs_session = True

@@ -81,6 +81,8 @@ class Plan:
     slow_readers: int
     liars: int
     link: Link
+    disk_delay_s: tuple[float, float]
+    """How long a sync or a cold read waits for its turn, and its result to be heard of."""
     mixture: Mixture
 
     @classmethod
@@ -98,6 +100,7 @@ class Plan:
                 partial_rate=random.between(0.0, 0.2),
                 reset_rate=0.0005 if random.chance(0.3) else 0.0,
             ),
+            disk_delay_s=(0.000_05, (0.003, 0.02, 0.1)[random.randrange(3)]),
             mixture=Mixture.draw(random),
         )
 
@@ -146,7 +149,12 @@ class Run:
         self._topic_ids: dict[str, UUID] = {}
         self._clients: list[Client] = []
         self._running: list[tuple[Client, asyncio.Task[None]]] = []
-        host = world.host(BROKER, disk=plan.mixture.disk, wall_skew_ms=world.random.randrange(2000) - 1000)
+        host = world.host(
+            BROKER,
+            disk=plan.mixture.disk,
+            wall_skew_ms=world.random.randrange(2000) - 1000,
+            thread_delay_s=plan.disk_delay_s,
+        )
         self._node = BrokerNode(world, host, self.model, counts)
 
     async def scenario(self, seconds: float) -> None:

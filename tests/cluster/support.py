@@ -22,7 +22,11 @@ def error_of_fetch(connection: RawConnection, topic: str, partition: int) -> int
     return int(answer.responses[0].partitions[0].error_code)
 
 
-def one_record_batch(value: bytes, key: bytes | None = None, timestamp_ms: int = 1_700_000_000_000) -> bytes:
+AN_HOUR_AGO_MS = int(time.time()) * 1000 - 3_600_000
+"""Young enough for retention."""
+
+
+def one_record_batch(value: bytes, key: bytes | None = None, timestamp_ms: int = AN_HOUR_AGO_MS) -> bytes:
     return build_batch([Record(0, timestamp_ms, key, value)])
 
 

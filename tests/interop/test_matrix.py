@@ -13,7 +13,7 @@ from stored import stored_headers
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("interop-matrix")]
 
-TIMESTAMP_MS = 1_700_000_000_000
+TIMESTAMP_MS = int(time.time()) * 1000 - 3_600_000  # young enough for retention
 COUNT = 12
 
 

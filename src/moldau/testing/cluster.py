@@ -34,12 +34,19 @@ Config = Mapping[str, Any]
 _running: weakref.WeakSet[Cluster] = weakref.WeakSet()
 
 
+DEFAULTS = {
+    "node.id": "1",
+    "listeners": f"PLAINTEXT://{HOST}:0",
+    "log.retention.ms": "-1",  # tests write messages of years ago, and expect to find them
+}
+
+
 class Cluster:
     """One broker. `config` has Kafka's broker keys; `topics` maps names of topics to their numbers of partitions."""
 
     def __init__(self, *, topics: Mapping[str, int] | None = None, config: Config | None = None) -> None:
         self._topics = dict(topics or {})
-        self._settings = {"node.id": "1", "listeners": f"PLAINTEXT://{HOST}:0"} | texts(config or {})
+        self._settings = DEFAULTS | texts(config or {})
         for key in ("log.dir", "log.dirs", "moldau.store"):
             if key in self._settings:
                 raise ValueError(f"{key} is the cluster's own: its data are in a temporary folder")

@@ -6,7 +6,6 @@ import argparse
 import logging
 import sys
 
-from moldau.sim.nemesis import Nemesis
 from moldau.sim.plants import PLANTS, planted
 from moldau.sim.workload import SECONDS, Outcome, simulate
 
@@ -16,7 +15,6 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="the first seed (default: 1)")
     parser.add_argument("--runs", type=int, default=1, help="how many seeds, one after the other")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="virtual seconds of trouble in each")
-    parser.add_argument("--only", choices=Nemesis.KINDS, help="no other kind of fault than this")
     parser.add_argument("--trace", action="store_true", help="print the last events of each run")
     parser.add_argument("--plant", choices=sorted(PLANTS), help="put a bug into the broker, to be found")
     parser.add_argument("--list-plants", action="store_true", help="the bugs that can be planted")
@@ -30,7 +28,7 @@ def main(arguments: list[str]) -> int:
     is_clean = True
     for seed in range(options.seed, options.seed + options.runs):
         with planted(options.plant):
-            outcome = simulate(seed, options.seconds, only=options.only)
+            outcome = simulate(seed, options.seconds)
         report(outcome, trace=options.trace)
         is_clean = is_clean and not outcome.violations
     return 0 if is_clean else 1

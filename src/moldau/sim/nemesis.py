@@ -18,11 +18,11 @@ from moldau.sim.world import World
 
 FAULT_EVERY_S = (0.05, 1.0)
 DOWN_S = (0.0, 0.5)
-SOON_S = (0.0, 0.2)
+SOON_S = (0.0, 0.4)
 CUT_S = (0.05, 3.0)
 FULL_DISK_S = (0.1, 1.0)
 FULL_DISK_ROOM_BYTES = 3000
-PATIENCE_S = 2.0
+ARMED_CRASH_PATIENCE_S = 2.0
 CLOCK_JUMP_MS = 3000
 
 
@@ -34,12 +34,11 @@ class Mixture:
     disk: DiskFaults
 
     @classmethod
-    def draw(cls, random: SimRandom, only: str | None = None) -> Mixture:
-        """`only`: no other kind of fault than this."""
+    def draw(cls, random: SimRandom) -> Mixture:
         names = Nemesis.KINDS
         weights = {name: random.between(0.2, 1.0) if random.chance(0.6) else 0.0 for name in names}
-        if only is not None or not any(weights.values()):
-            weights = {name: float(name == (only or "power_cut")) for name in names}
+        if not any(weights.values()):
+            weights["power_cut"] = 1.0
         disk = DiskFaults(
             cold_rate=random.between(0.0, 0.2) if random.chance(0.6) else 0.0,
             short_write_rate=0.01 if random.chance(0.3) else 0.0,
@@ -132,11 +131,6 @@ class Nemesis:
         await self._world.sleep(self._random.between(*DOWN_S))
         self._node.start()
 
-    async def _until(self, condition: Callable[[], bool]) -> None:
-        deadline_s = self._world.loop.time() + PATIENCE_S
-        while not condition() and self._world.loop.time() < deadline_s:
-            await self._world.sleep(POLL_S)
-
     async def _power_cut(self) -> None:
         self._node.crash()
         await self._come_back()
@@ -145,7 +139,9 @@ class Nemesis:
         """The power goes in the middle of a write, a sync or a rename; perhaps of the next recovery."""
         drive, node = self._node.host.drive, self._node
         drive.crash_after(self._random.randrange(60))
-        await self._until(lambda: not node.host.alive)
+        deadline_s = self._world.loop.time() + ARMED_CRASH_PATIENCE_S
+        while node.host.alive and self._world.loop.time() < deadline_s:
+            await self._world.sleep(POLL_S)
         if node.host.alive:
             node.crash()
         await self._come_back()
@@ -158,8 +154,7 @@ class Nemesis:
         if self._random.chance(0.2):
             self._node.crash()
         await self._come_back()
-        if self._random.chance(0.5):
-            await self._until(lambda: self._node.is_up)
+        if self._random.chance(0.4):
             await self._world.sleep(self._random.between(*SOON_S))
             self._node.crash()
             await self._come_back()

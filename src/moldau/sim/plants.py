@@ -13,12 +13,11 @@ from typing import Any
 
 from moldau.base.errors import KafkaError
 from moldau.broker.handlers.produce import Produce
-from moldau.log import manager, names, recovery, scan
+from moldau.log import names, recovery
 from moldau.log.log import Log
 from moldau.log.producers import Producers
 from moldau.log.segment import Segment
 from moldau.records import validate
-from moldau.records.batch import read_header
 from moldau.replication.partition import Partition
 from moldau.runtime.ports import Disk
 from moldau.sim.disk import SimFile
@@ -82,26 +81,6 @@ def torn_tail_kept() -> Iterator[None]:
         return segment, next_offset, whole
 
     with patched(recovery, "_check_segment", lenient):
-        yield
-
-
-@plant("checksum-ignored-at-recovery")
-def checksum_ignored_at_recovery() -> Iterator[None]:
-    """Recovery believes every checksum: a batch of which some sectors are lost stays in the log."""
-    with patched(scan, "crc_of", lambda data, start, stop: read_header(data, start).crc):
-        yield
-
-
-@plant("recovered-tail-not-synced")
-def recovered_tail_not_synced() -> Iterator[None]:
-    """What a killed process left in the page cache is served before it is on the disk."""
-    load = recovery.load_log
-
-    def hasty(*args: Any) -> Any:
-        with patched(Segment, "sync", lambda self: None):
-            return load(*args)
-
-    with patched(manager, "load_log", hasty):
         yield
 
 

@@ -86,7 +86,7 @@ class Plan:
     mixture: Mixture
 
     @classmethod
-    def draw(cls, seed: int | str, only: str | None = None) -> Plan:
+    def draw(cls, seed: int | str) -> Plan:
         random = SimRandom(f"{seed}/plan")
         return cls(
             topics=[TopicPlan.draw(number, random) for number in range(1 + random.randrange(3))],
@@ -101,7 +101,7 @@ class Plan:
                 reset_rate=0.0005 if random.chance(0.3) else 0.0,
             ),
             disk_delay_s=(0.000_05, (0.003, 0.02, 0.1)[random.randrange(3)]),
-            mixture=Mixture.draw(random, only),
+            mixture=Mixture.draw(random),
         )
 
     @property
@@ -124,10 +124,9 @@ class Actor(Protocol):
     async def run(self) -> None: ...
 
 
-def simulate(seed: int | str, seconds: float = SECONDS, *, only: str | None = None) -> Outcome:
-    """One run, whole: the same for the same arguments in whatever process. `only`: this kind of fault and no
-    other."""
-    plan = Plan.draw(seed, only)
+def simulate(seed: int | str, seconds: float = SECONDS) -> Outcome:
+    """One run, whole: the same for one seed and length in whatever process."""
+    plan = Plan.draw(seed)
     outcome = Outcome(seed)
     with World(seed, link=plan.link, steps_max=STEPS_MAX) as world:
         run = Run(world, plan, outcome.counts)

@@ -23,6 +23,8 @@ CUT_S = (0.05, 3.0)
 FULL_DISK_S = (0.1, 1.0)
 FULL_DISK_ROOM_BYTES = 3000
 ARMED_CRASH_PATIENCE_S = 2.0
+SETTLE_S = 0.5
+"""Longer than the slowest disk takes to tell of a failure that has happened already."""
 CLOCK_JUMP_MS = 3000
 
 
@@ -106,7 +108,9 @@ class Nemesis:
             elif node.is_unwell:
                 self._end_somehow()
             elif node.is_up:
-                return
+                await world.sleep(SETTLE_S)
+                if node.is_up:
+                    return
             await world.sleep(POLL_S)
         self._model.fail(None, "the broker to come up in a quiet world", "it does not")
 

@@ -36,8 +36,8 @@ class BrokerConfig:
         self._values: dict[str, Any] = {}
         for layer in (static, default, own):
             for name, text in layer.items():
-                if name in BROKER_KEYS:
-                    self._values[name] = BROKER_KEYS[name].parse(text)
+                if (key := broker_key(name)) is not None:
+                    self._values[name] = key.parse(text)
         self._check()
         self.listeners = self._listeners()
         self.advertised_listeners = self._advertised_listeners()
@@ -130,8 +130,19 @@ class BrokerConfig:
             raise ConfigError(
                 "authorizer.class.name: Moldau does not enforce ACLs yet; remove it to serve everyone"
             )
-        if self.topic_default("retention.ms") == 0:
-            raise ConfigError("log.retention.ms must be unlimited (-1) or, equal or greater than 1")
+        _require(
+            self.topic_default("retention.ms") != 0,
+            "log.retention.ms must be unlimited (-1) or, greater than or equal to 1",
+        )
+        _require(self.topic_default("segment.ms") >= 1, "log.roll.ms must be greater than or equal to 1")
+        _require(
+            self.topic_default("segment.jitter.ms") >= 0,
+            "log.roll.jitter.ms must be greater than or equal to 0",
+        )
+        _require(
+            self["max.connections.per.ip"] > 0,
+            "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.",
+        )
         if not 1 <= self["default.replication.factor"] <= 32767:
             raise ConfigError("default.replication.factor must be at least 1")
 
@@ -147,6 +158,12 @@ class BrokerConfig:
 
     def _skipped_listeners(self) -> list[str]:
         return [name.upper() for name in self["controller.listener.names"]]
+
+
+def _require(is_so: bool, text: str) -> None:
+    """One of the checks that Kafka makes beyond the bounds of single keys, with its text."""
+    if not is_so:
+        raise ConfigError(f"requirement failed: {text}")
 
 
 def _why(key: Key) -> str:

@@ -135,7 +135,7 @@ CONNECTIONS = (
         Type.INT,
         INT_MAX,
         Range(0),
-        "How many connections the broker holds at once; further ones are closed on arrival.",
+        "How many connections the broker serves at once; further ones wait, unserved, until one ends.",
         update=Update.CLUSTER_WIDE,
     ),
     _key(
@@ -143,7 +143,7 @@ CONNECTIONS = (
         Type.INT,
         INT_MAX,
         Range(0),
-        "How many connections one address may hold.",
+        "How many connections one address may hold; further ones are closed on arrival.",
         update=Update.CLUSTER_WIDE,
     ),
     _key(

@@ -1,54 +1,54 @@
 """Kafka's broker keys that mean nothing in Moldau, or not yet: accepted, so that a Kafka server.properties
 file can be used as it is.
 
-Each is reported once at the start ("has no effect in Moldau"); its value is kept and shown but not looked
-into. The type and the way it may be changed are Kafka's: a line is `name type`, with the update mode where it
-is not read-only.
+Each is reported once at the start ("has no effect in Moldau"); its value is checked, kept and shown, and that
+is all. Type, bounds and the way it may be changed are Kafka's: a line is `name type`, with the update mode where
+it is not read-only, and the bounds (`1..`, `0..500`) where there are any.
 """
 
 from __future__ import annotations
 
 from functools import cache
 
-from moldau.config.key import Key, Type, Update
+from moldau.config.key import Key, Range, Type, Update
 
 _REASONS = {
     "it belongs to KRaft, and Moldau keeps cluster metadata in its store": """
         broker.heartbeat.interval.ms int
         broker.session.timeout.ms int
-        controller.quorum.append.linger.ms int
+        controller.quorum.append.linger.ms int 0..
         controller.quorum.auto.join.enable boolean
         controller.quorum.bootstrap.servers list
-        controller.quorum.election.backoff.max.ms int
-        controller.quorum.election.timeout.ms int
-        controller.quorum.fetch.max.bytes int
-        controller.quorum.fetch.snapshot.max.bytes int
-        controller.quorum.fetch.timeout.ms int
-        controller.quorum.request.timeout.ms int
-        controller.quorum.retry.backoff.ms int
+        controller.quorum.election.backoff.max.ms int 0..
+        controller.quorum.election.timeout.ms int 0..
+        controller.quorum.fetch.max.bytes int 1..
+        controller.quorum.fetch.snapshot.max.bytes int 1..
+        controller.quorum.fetch.timeout.ms int 0..
+        controller.quorum.request.timeout.ms int 0..
+        controller.quorum.retry.backoff.ms int 0..
         controller.quorum.voters list
-        controller.quota.window.num int
-        controller.quota.window.size.seconds int
+        controller.quota.window.num int 1..
+        controller.quota.window.size.seconds int 1..
         controller.socket.timeout.ms int
         early.start.listeners list
         initial.broker.registration.timeout.ms int
         metadata.log.dir string
-        metadata.log.max.record.bytes.between.snapshots long
-        metadata.log.max.snapshot.interval.ms long
-        metadata.log.segment.bytes int
+        metadata.log.max.record.bytes.between.snapshots long 1..
+        metadata.log.max.snapshot.interval.ms long 0..
+        metadata.log.segment.bytes int 8388608..
         metadata.log.segment.ms long
-        metadata.max.idle.interval.ms int
+        metadata.max.idle.interval.ms int 0..
         metadata.max.retention.bytes long
         metadata.max.retention.ms long
         process.roles list
     """,
     "TLS and SASL are not served yet": """
         authorizer.class.name string
-        connection.failed.authentication.delay.ms int
+        connection.failed.authentication.delay.ms int 0..
         connections.max.reauth.ms long
-        delegation.token.expiry.check.interval.ms long
-        delegation.token.expiry.time.ms long
-        delegation.token.max.lifetime.ms long
+        delegation.token.expiry.check.interval.ms long 1..
+        delegation.token.expiry.time.ms long 1..
+        delegation.token.max.lifetime.ms long 1..
         delegation.token.secret.key password
         principal.builder.class class per-broker
         sasl.client.callback.handler.class class
@@ -74,10 +74,10 @@ _REASONS = {
         sasl.mechanism.inter.broker.protocol string per-broker
         sasl.oauthbearer.assertion.algorithm string
         sasl.oauthbearer.assertion.claim.aud string
-        sasl.oauthbearer.assertion.claim.exp.seconds int
+        sasl.oauthbearer.assertion.claim.exp.seconds int 0..86400
         sasl.oauthbearer.assertion.claim.iss string
         sasl.oauthbearer.assertion.claim.jti.include boolean
-        sasl.oauthbearer.assertion.claim.nbf.seconds int
+        sasl.oauthbearer.assertion.claim.nbf.seconds int 0..3600
         sasl.oauthbearer.assertion.claim.sub string
         sasl.oauthbearer.assertion.file string
         sasl.oauthbearer.assertion.private.key.file string
@@ -127,121 +127,121 @@ _REASONS = {
         ssl.truststore.type string per-broker
     """,
     "there is no replication among brokers yet": """
-        alter.log.dirs.replication.quota.window.num int
-        alter.log.dirs.replication.quota.window.size.seconds int
+        alter.log.dirs.replication.quota.window.num int 1..
+        alter.log.dirs.replication.quota.window.size.seconds int 1..
         auto.leader.rebalance.enable boolean
         controlled.shutdown.enable boolean
         inter.broker.listener.name string
-        leader.imbalance.check.interval.seconds long
+        leader.imbalance.check.interval.seconds long 1..
         num.replica.alter.log.dirs.threads int
-        num.replica.fetchers int cluster-wide
-        replica.fetch.backoff.ms int
-        replica.fetch.max.bytes int
+        num.replica.fetchers int cluster-wide 1..
+        replica.fetch.backoff.ms int 0..
+        replica.fetch.max.bytes int 0..
         replica.fetch.min.bytes int
-        replica.fetch.response.max.bytes int
+        replica.fetch.response.max.bytes int 0..
         replica.fetch.wait.max.ms int
         replica.high.watermark.checkpoint.interval.ms long
         replica.lag.time.max.ms long
         replica.selector.class string
         replica.socket.receive.buffer.bytes int
         replica.socket.timeout.ms int
-        replication.quota.window.num int
-        replication.quota.window.size.seconds int
+        replication.quota.window.num int 1..
+        replication.quota.window.size.seconds int 1..
     """,
     "groups are not served yet": """
-        group.coordinator.append.linger.ms int
-        group.coordinator.background.threads int
-        group.coordinator.cached.buffer.max.bytes int cluster-wide
-        group.coordinator.threads int
+        group.coordinator.append.linger.ms int -1..
+        group.coordinator.background.threads int 1..
+        group.coordinator.cached.buffer.max.bytes int cluster-wide 524288..
+        group.coordinator.threads int 1..
         offset.metadata.max.bytes int
-        offsets.commit.timeout.ms int
-        offsets.load.buffer.size int
-        offsets.retention.check.interval.ms long
-        offsets.retention.minutes int
+        offsets.commit.timeout.ms int 1..
+        offsets.load.buffer.size int 1..
+        offsets.retention.check.interval.ms long 1..
+        offsets.retention.minutes int 1..
         offsets.topic.compression.codec int
-        offsets.topic.num.partitions int
-        offsets.topic.replication.factor short
-        offsets.topic.segment.bytes int
-        share.coordinator.append.linger.ms int
-        share.coordinator.cached.buffer.max.bytes int cluster-wide
-        share.coordinator.load.buffer.size int
-        share.coordinator.snapshot.update.records.per.snapshot int
+        offsets.topic.num.partitions int 1..
+        offsets.topic.replication.factor short 1..
+        offsets.topic.segment.bytes int 1..
+        share.coordinator.append.linger.ms int -1..
+        share.coordinator.cached.buffer.max.bytes int cluster-wide 524288..
+        share.coordinator.load.buffer.size int 1..
+        share.coordinator.snapshot.update.records.per.snapshot int 0..500
         share.coordinator.state.topic.compression.codec int
-        share.coordinator.state.topic.min.isr short
-        share.coordinator.state.topic.num.partitions int
-        share.coordinator.state.topic.replication.factor short
-        share.coordinator.state.topic.segment.bytes int
-        share.coordinator.threads int
-        share.coordinator.write.timeout.ms int
+        share.coordinator.state.topic.min.isr short 1..
+        share.coordinator.state.topic.num.partitions int 1..
+        share.coordinator.state.topic.replication.factor short 1..
+        share.coordinator.state.topic.segment.bytes int 1..
+        share.coordinator.threads int 1..
+        share.coordinator.write.timeout.ms int 1..
         share.fetch.purgatory.purge.interval.requests int
     """,
     "transactions are not served yet": """
-        add.partitions.to.txn.retry.backoff.max.ms int
-        add.partitions.to.txn.retry.backoff.ms int
-        transaction.abort.timed.out.transaction.cleanup.interval.ms int
-        transaction.max.timeout.ms int
+        add.partitions.to.txn.retry.backoff.max.ms int 0..
+        add.partitions.to.txn.retry.backoff.ms int 1..
+        transaction.abort.timed.out.transaction.cleanup.interval.ms int 1..
+        transaction.max.timeout.ms int 1..
         transaction.partition.verification.enable boolean cluster-wide
-        transaction.remove.expired.transaction.cleanup.interval.ms int
-        transaction.state.log.load.buffer.size int
-        transaction.state.log.min.isr int
-        transaction.state.log.num.partitions int
-        transaction.state.log.replication.factor short
-        transaction.state.log.segment.bytes int
+        transaction.remove.expired.transaction.cleanup.interval.ms int 1..
+        transaction.state.log.load.buffer.size int 1..
+        transaction.state.log.min.isr int 1..
+        transaction.state.log.num.partitions int 1..
+        transaction.state.log.replication.factor short 1..
+        transaction.state.log.segment.bytes int 1..
         transaction.two.phase.commit.enable boolean
-        transactional.id.expiration.ms int
+        transactional.id.expiration.ms int 1..
     """,
     "there is no compaction yet": """
-        log.cleaner.backoff.ms long cluster-wide
+        log.cleaner.backoff.ms long cluster-wide 0..
         log.cleaner.dedupe.buffer.size long cluster-wide
         log.cleaner.enable boolean
         log.cleaner.io.buffer.load.factor double cluster-wide
-        log.cleaner.io.buffer.size int cluster-wide
+        log.cleaner.io.buffer.size int cluster-wide 0..
         log.cleaner.io.max.bytes.per.second double cluster-wide
-        log.cleaner.threads int cluster-wide
+        log.cleaner.threads int cluster-wide 0..
     """,
     "Moldau has no tiered storage": """
         follower.fetch.last.tiered.offset.enable boolean cluster-wide
-        remote.fetch.max.wait.ms int cluster-wide
-        remote.list.offsets.request.timeout.ms long cluster-wide
-        remote.log.index.file.cache.total.size.bytes long cluster-wide
-        remote.log.manager.copier.thread.pool.size int cluster-wide
-        remote.log.manager.copy.max.bytes.per.second long cluster-wide
-        remote.log.manager.copy.quota.window.num int
-        remote.log.manager.copy.quota.window.size.seconds int
-        remote.log.manager.expiration.thread.pool.size int cluster-wide
-        remote.log.manager.fetch.max.bytes.per.second long cluster-wide
-        remote.log.manager.fetch.quota.window.num int
-        remote.log.manager.fetch.quota.window.size.seconds int
-        remote.log.manager.follower.thread.pool.size int cluster-wide
-        remote.log.manager.task.interval.ms long
-        remote.log.manager.thread.pool.size int
-        remote.log.metadata.custom.metadata.max.bytes int
+        remote.fetch.max.wait.ms int cluster-wide 1..
+        remote.list.offsets.request.timeout.ms long cluster-wide 1..
+        remote.log.index.file.cache.total.size.bytes long cluster-wide 1..
+        remote.log.manager.copier.thread.pool.size int cluster-wide 1..
+        remote.log.manager.copy.max.bytes.per.second long cluster-wide 1..
+        remote.log.manager.copy.quota.window.num int 1..
+        remote.log.manager.copy.quota.window.size.seconds int 1..
+        remote.log.manager.expiration.thread.pool.size int cluster-wide 1..
+        remote.log.manager.fetch.max.bytes.per.second long cluster-wide 1..
+        remote.log.manager.fetch.quota.window.num int 1..
+        remote.log.manager.fetch.quota.window.size.seconds int 1..
+        remote.log.manager.follower.thread.pool.size int cluster-wide 1..
+        remote.log.manager.task.interval.ms long 1..
+        remote.log.manager.thread.pool.size int 1..
+        remote.log.metadata.custom.metadata.max.bytes int 0..
         remote.log.metadata.manager.class.name string
         remote.log.metadata.manager.class.path string
         remote.log.metadata.manager.impl.prefix string
         remote.log.metadata.manager.listener.name string
-        remote.log.reader.max.pending.tasks int
-        remote.log.reader.threads int cluster-wide
+        remote.log.reader.max.pending.tasks int 1..
+        remote.log.reader.threads int cluster-wide 1..
         remote.log.storage.manager.class.name string
         remote.log.storage.manager.class.path string
         remote.log.storage.manager.impl.prefix string
         remote.log.storage.system.enable boolean
     """,
     "it belongs to threads, buffers and queues of Kafka's own making": """
-        background.threads int cluster-wide
+        background.threads int cluster-wide 1..
         delete.records.purgatory.purge.interval.requests int
         fetch.purgatory.purge.interval.requests int
-        max.connection.creation.rate int cluster-wide
+        max.connection.creation.rate int cluster-wide 0..
         max.connections.per.ip.overrides string cluster-wide
-        num.io.threads int cluster-wide
-        num.network.threads int cluster-wide
+        num.io.threads int cluster-wide 1..
+        num.network.threads int cluster-wide 1..
         producer.purgatory.purge.interval.requests int
         queued.max.request.bytes long
-        queued.max.requests int
+        queued.max.requests int 1..
         request.timeout.ms int
         socket.connection.setup.timeout.max.ms long
         socket.connection.setup.timeout.ms long
-        socket.listen.backlog.size int
+        socket.listen.backlog.size int 1..
         socket.receive.buffer.bytes int
         socket.send.buffer.bytes int
     """,
@@ -251,17 +251,17 @@ _REASONS = {
         config.providers list cluster-wide
         cordoned.log.dirs list per-broker
         create.topic.policy.class.name class
-        kafka.metrics.polling.interval.secs int
+        kafka.metrics.polling.interval.secs int 1..
         kafka.metrics.reporters list
-        log.dir.failure.timeout.ms long
-        log.flush.start.offset.checkpoint.interval.ms int
+        log.dir.failure.timeout.ms long 1..
+        log.flush.start.offset.checkpoint.interval.ms int 0..
         metric.reporters list cluster-wide
-        metrics.num.samples int
+        metrics.num.samples int 1..
         metrics.recording.level string
-        metrics.sample.window.ms long
-        quota.window.num int
-        quota.window.size.seconds int
-        telemetry.max.bytes int
+        metrics.sample.window.ms long 1..
+        quota.window.num int 1..
+        quota.window.size.seconds int 1..
+        telemetry.max.bytes int 1..
     """,
 }
 
@@ -273,7 +273,26 @@ def inert_keys() -> dict[str, Key]:
     for reason, lines in _REASONS.items():
         for line in lines.split("\n"):
             if words := line.split():
-                update = Update(words[2]) if len(words) > 2 else Update.READ_ONLY
-                name, type_ = words[0], Type[words[1].upper()]
-                keys[name] = Key(name, type_, None, reason, update=update, importance="low", acts=False)
+                key = _inert_key(words, reason)
+                keys[key.name] = key
     return keys
+
+
+def _inert_key(words: list[str], reason: str) -> Key:
+    name, type_, *more = words
+    bounds = more.pop() if more and ".." in more[-1] else None
+    return Key(
+        name,
+        Type[type_.upper()],
+        None,
+        reason,
+        None if bounds is None else _range(bounds),
+        update=Update(more[0]) if more else Update.READ_ONLY,
+        importance="low",
+        acts=False,
+    )
+
+
+def _range(bounds: str) -> Range:
+    least, _, most = bounds.partition("..")
+    return Range(int(least), int(most) if most else None)

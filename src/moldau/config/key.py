@@ -97,7 +97,8 @@ class Key(NamedTuple):
 
 
 def invalid(name: str, value: object, reason: str) -> ConfigError:
-    return ConfigError(f"Invalid value {value} for configuration {name}: {reason}")
+    shown = format_double(value) if isinstance(value, float) else value
+    return ConfigError(f"Invalid value {shown} for configuration {name}: {reason}")
 
 
 def parse_value(name: str, type_: Type, text: str) -> Any:

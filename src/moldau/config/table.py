@@ -39,9 +39,7 @@ def broker_key(name: str) -> Key | None:
         words = name[len(_LISTENER_PREFIX) :].split(".")
         for start in range(1, len(words)):
             if inert := inert_keys().get(".".join(words[start:])):
-                return Key(
-                    name, inert.type, None, inert.doc, update=inert.update, importance="low", acts=False
-                )
+                return inert._replace(name=name)
     return key
 
 

@@ -30,6 +30,11 @@ from moldau.metadata.image import ClusterImage
 from moldau.metadata.records import ConfigChanged, ConfigResource, ResourceType
 
 INTERVAL_MS_MIN, INTERVAL_MS_MAX = 100, 3_600_000
+LOCKED_OUT = (
+    "Invalid value org.apache.kafka.common.config.ConfigException: Invalid max.connections 0 for configuration "
+    "Invalid dynamic configuration"
+)
+"""A broker may start with no room for clients; one that serves them may not be told to have none."""
 
 
 class Operation(IntEnum):
@@ -149,11 +154,13 @@ def _alter_broker(image: ClusterImage, config: BrokerConfig, asked: Alterations)
     configs = _changed(image, asked, keys)
     try:
         if per_broker:
-            config.with_dynamic(config.dynamic_default, configs)
+            changed = config.with_dynamic(config.dynamic_default, configs)
         else:
-            config.with_dynamic(configs, config.dynamic)
+            changed = config.with_dynamic(configs, config.dynamic)
     except ConfigError as error:
         raise _bad_request(str(error)) from error
+    if changed["max.connections"] == 0 != config["max.connections"]:
+        raise _bad_request(LOCKED_OUT)
     return _record(image, asked, configs)
 
 

@@ -161,6 +161,9 @@ def test_listeners_may_be_several_and_ipv6() -> None:
         ({"authorizer.class.name": "x.Y"}, "does not enforce ACLs"),
         ({"log.retention.ms": "0"}, "log.retention.ms must be unlimited (-1)"),
         ({"num.partitions": "0"}, "Value must be at least 1"),
+        ({"num.io.threads": "many"}, "Not a number of type INT"),
+        ({"queued.max.requests": "0"}, "Value must be at least 1"),
+        ({"listener.name.inside.ssl.allow.dn.changes": "perhaps"}, "either true or false"),
     ],
 )
 def test_what_a_broker_cannot_do_is_refused_at_the_start(settings: dict[str, str], part: str) -> None:

@@ -119,6 +119,44 @@ UNKNOWN_DYNAMIC = "Cannot update these configs dynamically: [log.retention.hours
             "Invalid value 5 for configuration log.segment.bytes: Value must be at least 1048576",
         ),
         (
+            incremental(BROKER, "", ("num.io.threads", SET, "many")),
+            REQUEST,
+            "Invalid value many for configuration num.io.threads: Not a number of type INT",
+        ),
+        (
+            incremental(BROKER, "1", ("background.threads", SET, "0")),
+            REQUEST,
+            "Invalid value 0 for configuration background.threads: Value must be at least 1",
+        ),
+        (
+            incremental(BROKER, "1", ("log.cleaner.min.cleanable.ratio", SET, "1e20")),
+            REQUEST,
+            "Invalid value 1.0E20 for configuration log.cleaner.min.cleanable.ratio: "
+            "Value must be no more than 1",
+        ),
+        (
+            incremental(BROKER, "", ("max.connections", SET, "0")),
+            REQUEST,
+            "Invalid value org.apache.kafka.common.config.ConfigException: Invalid max.connections 0 "
+            "for configuration Invalid dynamic configuration",
+        ),
+        (
+            incremental(BROKER, "", ("max.connections.per.ip", SET, "0")),
+            REQUEST,
+            "requirement failed: max.connections.per.ip can be set to zero only if "
+            "max.connections.per.ip.overrides property is set.",
+        ),
+        (
+            incremental(BROKER, "", ("log.roll.ms", SET, "0")),
+            REQUEST,
+            "requirement failed: log.roll.ms must be greater than or equal to 1",
+        ),
+        (
+            incremental(BROKER, "", ("log.roll.jitter.ms", SET, "-1")),
+            REQUEST,
+            "requirement failed: log.roll.jitter.ms must be greater than or equal to 0",
+        ),
+        (
             incremental(BROKER, "1", ("max.connection", SET, "5")),
             REQUEST,
             "unknown broker key 'max.connection': did you mean 'max.connections'?",

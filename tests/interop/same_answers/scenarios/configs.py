@@ -194,6 +194,30 @@ def incremental_alter_configs(talk: Conversation) -> None:
         talk.ask(case, request, adjust=by_resource("responses"))
 
 
+@scenario("IncrementalAlterConfigs", "values of the broker's keys")
+def values_of_broker_keys(talk: Conversation) -> None:
+    for key in (
+        "background.threads",
+        "follower.fetch.last.tiered.offset.enable",
+        "log.cleaner.io.max.bytes.per.second",
+        "log.cleaner.min.cleanable.ratio",
+        "log.retention.ms",
+        "log.roll.jitter.ms",
+        "log.roll.ms",
+        "max.connections",
+        "max.connections.per.ip",
+        "message.max.bytes",
+        "metric.reporters",
+        "remote.fetch.max.wait.ms",
+    ):
+        for value in "many", "", "0", "-5", "1e20", "99999999999999999999", "true":
+            if key == "metric.reporters" and value:
+                continue  # the name of a class, which Kafka loads
+            entry = {"name": key, "config_operation": SET, "value": value}
+            request = {"resources": [resource(BROKER, "", configs=[entry])], "validate_only": True}
+            talk.ask(f"{key}={value!r}", request)
+
+
 @scenario("ListConfigResources", "types")
 def list_config_resources(talk: Conversation) -> None:
     talk.topic("topic")

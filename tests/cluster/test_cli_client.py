@@ -179,14 +179,19 @@ def test_one_failure_among_several_topics_fails_the_command_and_not_the_others(c
     [
         (["topic", "describe", "no-such-topic"], 4, "There is no topic 'no-such-topic' on"),
         (["topic", "alter", "no-such-topic", "--partitions", "2"], 4, "There is no topic"),
-        (["topic", "delete", "no-such-topic"], 4, "There is no topic"),
+        (["topic", "delete", "no-such-topic"], 4, "`moldau topic list` shows what is there"),
         (["message", "consume", "no-such-topic"], 4, "moldau topic create no-such-topic"),
         (["bench", "consume", "--topic", "no-such-topic"], 4, "There is no topic"),
         (["config", "get", "topic", "no-such-topic"], 4, "There is no topic"),
         (["config", "get", "broker", "7"], 4, "The brokers are: 1."),
         (["topic", "create", "a/b"], 1, "Names take letters"),
-        (["topic", "create", "x", "--set", "max.message.byte=1"], 1, "Did you mean max.message.bytes"),
-        (["topic", "create", "x", "--set", "max.message.bytes=much"], 1, "max.message.bytes"),
+        (["topic", "create", "x", "--set", "max.message.byte=1"], 2, "Did you mean max.message.bytes"),
+        (
+            ["topic", "create", "x", "--set", "max.message.bytes=much"],
+            2,
+            "`moldau config keys max.message.bytes` says what it takes.",
+        ),
+        (["config", "set", "broker", "1", "num.partitions=2"], 1, "in its configuration file, or with --set"),
         (
             ["topic", "create", "x", "--replication-factor", "3"],
             1,
@@ -422,7 +427,7 @@ def test_configs_are_set_read_and_set_back(cli: Cli, topic: str) -> None:
 
 
 def test_where_one_config_is_refused_none_is_changed(cli: Cli, topic: str) -> None:
-    text = cli.error("config", "set", "topic", topic, "flush.messages=5", "segment.byte=1", code=1)
+    text = cli.error("config", "set", "topic", topic, "flush.messages=5", "segment.byte=1", code=2)
     assert "segment.byte" in text and "Did you mean segment.bytes" in text
     assert cli.json("config", "get", "topic", topic) == {}
 
@@ -438,6 +443,7 @@ def test_a_broker_can_be_reconfigured_while_it_runs(cli: Cli) -> None:
 def test_keys_are_explained_without_a_cluster(cli: Cli) -> None:
     (key,) = cli.json("config", "keys", "segment.bytes")
     assert key["scope"] == "topic" and key["default"] == "1073741824" and key["doc"]
+    assert key["update"] == "at any time"
     assert "Did you mean segment.bytes" in cli.error("config", "keys", "segment.byte", code=4)
 
 

@@ -122,7 +122,10 @@ class Connection:
             known = list(self.metadata().topics)
         except CliError:
             known = []
-        hint = did_you_mean(name, known) or f"Create it with `moldau topic create {name}`."
+        hint = (
+            did_you_mean(name, known)
+            or f"`moldau topic list` shows what is there, `moldau topic create {name}` makes it."
+        )
         return not_found(f"There is no topic '{name}' on {self.target.bootstrap}.", hint)
 
     def result(self, future: Future[T], *, subject: str = "") -> T:
@@ -170,20 +173,27 @@ def explain_refusal(error: KafkaError, subject: str) -> CliError:
         Code.NOT_ENOUGH_REPLICAS: "Fewer replicas are in sync than min.insync.replicas asks for.",
     }
     hint = hints.get(error.code(), "")
+    if "dynamically" in text:
+        hint = "It is set where the broker starts: in its configuration file, or with --set."
     if error.code() == Code.INVALID_CONFIG:
-        hint = suggest_config_key(text) or "`moldau config keys` lists the keys, their types and defaults."
+        return usage(f"{about}{text}.", explain_config_key(text))
     return CliError(f"{about}{text}.", hint)
 
 
-def suggest_config_key(text: str) -> str:
-    """The near miss in `Unknown topic config name: retention.mss`."""
+def explain_config_key(text: str) -> str:
+    """What may have been meant by the key in `Unknown topic config name: retention.mss`, or what a known one
+    takes.
+    """
     from moldau.cli.config_keys import key_names
 
     known = key_names("topic" if "topic config" in text else None)
-    for word in text.replace(",", " ").split():
-        if "." in word and word not in known:
-            return did_you_mean(word, known)
-    return ""
+    words = [word.rstrip(":") for word in text.replace(",", " ").split()]
+    for word in words:
+        if word in known:
+            return f"`moldau config keys {word}` says what it takes."
+        if "." in word and (near := did_you_mean(word, known)):
+            return near
+    return "`moldau config keys` lists the keys, their types and defaults."
 
 
 def split_bootstrap(bootstrap: str) -> list[tuple[str, int]]:

@@ -17,6 +17,7 @@ def key_names(scope: str | None = None) -> frozenset[str]:
 @functools.cache
 def documented_keys() -> tuple[dict[str, Any], ...]:
     """Every key that is listed, as a document, ordered by name."""
+    from moldau.config.key import Scope
     from moldau.config.table import KEYS
 
     documents = [
@@ -26,7 +27,8 @@ def documented_keys() -> tuple[dict[str, Any], ...]:
             "type": key.type.name.lower(),
             "default": key.default,
             "allowed": key.check.allowed if key.check is not None else None,
-            "update": key.update.value,
+            # Only a broker's settings can be fixed at its start.
+            "update": key.update.value if key.scope is Scope.BROKER else "at any time",
             "importance": key.importance,
             "acts": key.acts,
             "doc": key.doc,

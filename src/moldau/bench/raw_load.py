@@ -19,6 +19,7 @@ IN_FLIGHT = 5
 MESSAGE_BYTES = 1000
 LARGE_BATCH_MESSAGES = 950  # just below 1 MB with their framing
 FETCH_BYTES = 1_000_000
+POLL_WAIT_MS = 2
 
 PRODUCE_ONE_BY_ONE = "produce one 1 KB message, one by one"
 PRODUCE_PIPELINED = "produce one 1 KB message, 5 in flight"
@@ -31,6 +32,11 @@ FETCH_EMPTY = "an empty long poll"
 def batch_of(count: int) -> bytes:
     now_ms = int(time.time() * 1000)
     return build_batch([Record(i, now_ms, None, os.urandom(MESSAGE_BYTES)) for i in range(count)])
+
+
+def small_requests(server: Server, count: int) -> Iterator[Reading]:
+    yield from small_produce(server, count)
+    yield from small_fetches(server, count // 2)
 
 
 def small_produce(server: Server, count: int) -> Iterator[Reading]:
@@ -93,7 +99,7 @@ def small_fetches(server: Server, count: int) -> Iterator[Reading]:
             fetch_all(connection, fetches, MESSAGE_BYTES)
         yield Reading(FETCH_SMALL, meter.cpu_s * 1e6 / count, "us")
         polls = count // 10
-        empty = frame(fetch_request(topic, 0, count, wait_ms=2))
+        empty = frame(fetch_request(topic, 0, count, wait_ms=POLL_WAIT_MS))
         with Meter(server) as meter:
             exchange(connection, empty, polls, 1)
         yield Reading(FETCH_EMPTY, meter.cpu_s * 1e6 / polls, "us")

@@ -8,7 +8,6 @@ both the same.
 from __future__ import annotations
 
 import os
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from moldau.bench import floor, java_tools, librdkafka, lookup, raw_load, starting
+from moldau.bench import java_tools, librdkafka, lookup, prototype, raw_load, starting
 from moldau.bench.apache_kafka import KafkaServer, ToolFailed
 from moldau.bench.measure import MB, Reading, Series, WorkNotDone, touch_memory
 from moldau.bench.server import CLOCK_TICKS_PER_S, MoldauServer, Server
@@ -46,6 +45,8 @@ class Piece:
     name: str
     work: Work
     runs: int
+    yardstick: Work | None = None
+    """The same load for the prototype, measured before each run of the brokers."""
 
 
 QUICK = Plan(3, 200 * MB, 60 * MB, 10_000, 2, (MB, 10 * MB, 100 * MB), 400)
@@ -59,7 +60,6 @@ class Results:
     sections: dict[str, dict[str, Series]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     others_share: float = 0.0
-    floor_us: float = 0.0
 
     def add(self, section: str, broker: str, readings: Iterable[Reading]) -> None:
         for reading in readings:
@@ -79,15 +79,15 @@ def measure(plan: Plan, say: Callable[[str], None]) -> Results:
     results = Results()
     others = OtherProcesses()
     with tempfile.TemporaryDirectory(prefix="moldau-bench-") as folder:
-        _measure_floor(plan, results, Path(folder), say)
         _measure_starts(plan, results, Path(folder), say)
         servers = [_server(kind, Path(folder) / "warm") for kind in BROKERS]
+        yardstick = prototype.PrototypeServer(Path(folder) / "prototype")
         try:
-            for server in servers:
+            for server in (*servers, yardstick):
                 server.start()
-            _measure_running(plan, results, servers, say)
+            _measure_running(plan, results, servers, yardstick, say)
         finally:
-            for server in servers:
+            for server in (*servers, yardstick):
                 server.stop()
     results.others_share = others.share()
     return results
@@ -115,12 +115,6 @@ class OtherProcesses:
         return busy_s, times.user + times.system + times.children_user + times.children_system
 
 
-def _measure_floor(plan: Plan, results: Results, folder: Path, say: Callable[[str], None]) -> None:
-    say("floor")
-    with floor.FloorServer(folder / "floor") as server:
-        results.floor_us = statistics.median(floor.cpu_us(server, plan.requests) for _ in range(plan.runs))
-
-
 def _server(kind: type[Server], folder: Path) -> Server:
     return kind(folder / kind.__name__, SETTINGS)
 
@@ -142,12 +136,16 @@ def _measure_starts(plan: Plan, results: Results, folder: Path, say: Callable[[s
                 results.add("Start and memory", kind.name, readings)
 
 
-def _measure_running(plan: Plan, results: Results, servers: list[Server], say: Callable[[str], None]) -> None:
+def _measure_running(
+    plan: Plan, results: Results, servers: list[Server], yardstick: Server, say: Callable[[str], None]
+) -> None:
     for server in servers:
         say(f"warming up {server.name}")
         warm_up(server, plan.warm_up_bytes)
     for piece in pieces(plan, servers):
         for number in range(piece.runs):
+            if piece.yardstick is not None:
+                results.add(piece.section, yardstick.name, piece.yardstick(yardstick))
             for server in servers:
                 say(f"{piece.name}, {server.name}, run {number + 1} of {piece.runs}")
                 touch_memory()
@@ -189,9 +187,10 @@ def pieces(plan: Plan, servers: list[Server]) -> Iterator[Piece]:
     yield from _latency_pieces(plan, with_groups)
     section = "Broker CPU per request"
     requests, total = plan.requests, plan.throughput_bytes
-    yield Piece(section, "small produce", partial(raw_load.small_produce, count=requests), plan.runs)
+    work = partial(raw_load.small_requests, count=requests)
+    yardstick: Work = partial(prototype.small_requests, count=requests)
+    yield Piece(section, "small requests", work, plan.runs, yardstick)
     yield Piece(section, "large requests", partial(raw_load.large_requests, total_bytes=total), plan.runs)
-    yield Piece(section, "small fetches", partial(raw_load.small_fetches, count=requests // 2), plan.runs)
     work = partial(lookup.growing_log, sizes=plan.look_up_sizes, look_ups=plan.look_ups)
     yield Piece("Look-up in a growing log", "look-up", work, 1)
 

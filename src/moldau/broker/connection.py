@@ -40,6 +40,9 @@ log = logging.getLogger(__name__)
 LENGTH = Struct(">i")
 LENGTH_BYTES = 4
 IN_MEMORY = (bytes, memoryview)
+JOINED_BYTES_MAX = (
+    8 * 1024
+)  # answers of a turn that are copied into one buffer: cheaper than a call with many
 REQUEST_BYTES_MIN = 8  # api key, version, correlation id
 
 
@@ -97,6 +100,7 @@ class Connection:
         "_is_paused",
         "_is_watching_writable",
         "_out",
+        "_out_is_small",
         "_partial",
         "_queue",
         "_send",
@@ -128,6 +132,7 @@ class Connection:
         )
         self._filled = 0
         self._out: list[Any] = []  # answers of the current turn, sent together at its end
+        self._out_is_small = True  # no file parts among them
         self._queue: deque[Any] = _NOTHING  # what the client has not taken yet
         self._held_bytes = 0
         self._slots: deque[Slot] = _NOTHING
@@ -143,6 +148,7 @@ class Connection:
             if self._partial is None:
                 filled = self.stream.recv_into(server.receive_buffer)
                 view = server.receive_view
+                server.metrics.bytes_in += filled
             else:
                 filled = self._receive_into_partial()
                 view = memoryview(self._partial)
@@ -169,6 +175,7 @@ class Connection:
         received = self.stream.recv_into(memoryview(partial)[self._filled :])
         if not received:
             return 0
+        self._server.metrics.bytes_in += received
         self._filled += received
         return self._filled
 
@@ -199,11 +206,15 @@ class Connection:
                 if not REQUEST_BYTES_MIN <= size <= self._frame_bytes_max:
                     raise WireError(f"a frame of {size} bytes (allowed: 8 to {self._frame_bytes_max})")
                 start = position + LENGTH_BYTES
-                if start + size > filled or self._is_held_back():
+                stop = start + size
+                if stop > filled or self._is_held_back():
                     break
-                answer = dispatch(self, view[start : start + size])
-                position = start + size
-                if answer is not None:
+                answer = dispatch(self, view[start:stop])
+                position = stop
+                if type(answer) is bytes and not self._slots:
+                    self._out.append(answer)
+                    self._held_bytes += len(answer)
+                elif answer is not None:
                     self._take(answer)
                 if self.is_closed:
                     return
@@ -225,7 +236,8 @@ class Connection:
             self._filled = 0
         if self._out:
             self._flush()
-        self._pause_or_resume()
+        if self._is_paused or self._is_held_back():
+            self._pause_or_resume()
 
     def _take(self, answer: Answer) -> None:
         if self._slots:
@@ -244,6 +256,8 @@ class Connection:
             self._out.append(item)
             if isinstance(item, IN_MEMORY):
                 self._held_bytes += len(item)
+            else:
+                self._out_is_small = False
 
     def park(self) -> Slot:
         """A slot for the request being dispatched; its handler fills it later."""
@@ -269,6 +283,8 @@ class Connection:
     # ---- flow control -----------------------------------------------------------------------------------------
 
     def _is_held_back(self) -> bool:
+        if self._held_bytes <= OUTPUT_BYTES_HELD_MAX and not self._slots and not self._queue:
+            return False  # nearly always
         if self._held_bytes > OUTPUT_BYTES_HELD_MAX and self._out:
             self._flush()
         return (
@@ -299,8 +315,8 @@ class Connection:
     def _flush(self) -> None:
         """Send what this turn answered; what the socket does not take waits in the queue."""
         out = self._out
-        if not self._queue and len(out) == 1 and type(out[0]) is bytes:  # the common case: one small answer
-            data = out[0]
+        if self._out_is_small and not self._queue and self._held_bytes <= JOINED_BYTES_MAX:
+            data = out[0] if len(out) == 1 else b"".join(out)
             try:
                 sent = self._send(data)
             except (BlockingIOError, InterruptedError):
@@ -309,16 +325,16 @@ class Connection:
                 self.close(str(error))
                 return
             self._server.metrics.bytes_out += sent
-            if sent == len(data):
-                self._held_bytes -= sent
-                out.clear()
-                return
             self._held_bytes -= sent
-            out[0] = data[sent:]
+            out.clear()
+            if sent == len(data):
+                return
+            out.append(data[sent:])
         if self._queue is _NOTHING:
             self._queue = deque()
         self._queue.extend(out)
         out.clear()
+        self._out_is_small = True
         if not self._is_watching_writable:
             self._write_queue()
 

@@ -25,7 +25,7 @@ from moldau.broker.connection import Answer, Connection, Slot
 from moldau.runtime.ports import Address
 from moldau.wire.apis import API_VERSIONS, APIS
 from moldau.wire.codec import decode_request, encode_response
-from moldau.wire.frames import WireError, parse_request_header, response_frame
+from moldau.wire.frames import WireError, client_id_of, parse_request_header, response_frame
 
 log = logging.getLogger(__name__)
 
@@ -96,13 +96,14 @@ class Dispatcher:
             self._requests[route.name] = 0
 
     def __call__(self, connection: Connection, frame: memoryview) -> Answer | None:
-        api_key, version, correlation_id, client_id, position = parse_request_header(frame)
+        api_key, version, correlation_id, client_id_stop, position = parse_request_header(frame)
         route = self.table.get(api_key)
         if route is None or not route.min_version <= version <= route.max_version:
-            return self._unsupported(connection, api_key, version, correlation_id, client_id)
+            return self._unsupported(connection, api_key, version, correlation_id)
         self._requests[route.name] += 1
         if route.serve is not None:
             return route.serve(self._broker, connection, frame, position, version, correlation_id)
+        client_id = client_id_of(frame, client_id_stop)
         if len(frame) > DECODED_REQUEST_BYTES_MAX:
             raise WireError(f"{route.name} request of {len(frame)} bytes")
         request = decode_request(api_key, version, frame, position)
@@ -144,12 +145,12 @@ class Dispatcher:
         slot.fill(response_frame(route.api_key, version, correlation_id, body))
 
     def _unsupported(
-        self, connection: Connection, api_key: int, version: int, correlation_id: int, client_id: str | None
+        self, connection: Connection, api_key: int, version: int, correlation_id: int
     ) -> Answer | None:
         self._metrics.unsupported_requests += 1
         if api_key == API_VERSIONS:
             # Whatever the client's version is, it can read a v0 body, and learns from it what to ask for.
             route = self.table[API_VERSIONS]
-            return self._handle(connection, route, 0, correlation_id, client_id, None)
+            return self._handle(connection, route, 0, correlation_id, None, None)
         name = APIS[api_key].name if api_key in APIS else f"API {api_key}"
         raise WireError(f"{name} version {version} is not served")

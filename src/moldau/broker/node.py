@@ -63,7 +63,7 @@ class Broker:
         self.controller: Controller
         self.log_manager: LogManager
         self.partitions: dict[TopicPartition, Partition] = {}
-        self._partitions_of: dict[TopicRef, list[Partition]] = {}  # by name, and by the bytes of the topic id
+        self.partitions_of: dict[TopicRef, list[Partition]] = {}  # by name, and by the bytes of the topic id
         self.long_polls = LongPolls(runtime.tasks, runtime.clock)
         self.fetch_sessions = FetchSessions(
             runtime.random.fork("fetch sessions"), config["max.incremental.fetch.session.cache.slots"]
@@ -144,7 +144,7 @@ class Broker:
         """A partition by its topic's name or the bytes of its id; KafkaError where this broker does not
         hold it.
         """
-        partitions = self._partitions_of.get(topic)
+        partitions = self.partitions_of.get(topic)
         if partitions is None:
             unknown = (
                 ErrorCode.unknown_topic_id if type(topic) is bytes else ErrorCode.unknown_topic_or_partition
@@ -171,7 +171,7 @@ class Broker:
 
     async def _open_partitions(self, topic: Topic) -> None:
         """Open or make the logs of a topic's partitions that this broker does not hold yet."""
-        partitions = self._partitions_of.get(topic.name, [])
+        partitions = self.partitions_of.get(topic.name, [])
         config = topic_config(self.config, topic.configs)
         for index in range(len(partitions), len(topic.partitions)):
             place = TopicPartition(topic.name, index)
@@ -187,12 +187,12 @@ class Broker:
             partition = Partition(self.node_id, topic.topic_id, topic.partitions[index], held)
             self.partitions[place] = partition
             partitions.append(partition)
-        self._partitions_of[topic.name] = partitions
-        self._partitions_of[topic.topic_id.bytes] = partitions
+        self.partitions_of[topic.name] = partitions
+        self.partitions_of[topic.topic_id.bytes] = partitions
 
     def _delete_partitions(self, record: TopicDeleted) -> None:
-        self._partitions_of.pop(record.topic_id.bytes, None)
-        for partition in self._partitions_of.pop(record.name, []):
+        self.partitions_of.pop(record.topic_id.bytes, None)
+        for partition in self.partitions_of.pop(record.name, []):
             del self.partitions[partition.topic_partition]
             self.long_polls.on_change(partition)
             self.log_manager.delete(partition.topic_partition)
@@ -209,7 +209,7 @@ class Broker:
 
     def _configure_topic(self, topic: Topic) -> None:
         config = topic_config(self.config, topic.configs)
-        for partition in self._partitions_of.get(topic.name, ()):
+        for partition in self.partitions_of.get(topic.name, ()):
             partition.log.configure(config)
 
     def _load_dynamic_config(self) -> None:
@@ -295,7 +295,7 @@ class Broker:
         gauges = (
             ("moldau_connections", "Connections open now.", len(self._server.connections)),
             ("moldau_partitions", "Partitions held.", len(self.partitions)),
-            ("moldau_partitions_offline", "Partitions whose disk failed.", self._offline_count()),
+            ("moldaupartitions_offline", "Partitions whose disk failed.", self._offline_count()),
             ("moldau_topics", "Topics of the cluster.", len(self.image.topics)),
             ("moldau_fetch_sessions", "Incremental fetch sessions.", len(self.fetch_sessions)),
             ("moldau_fetches_waiting", "Fetches that wait for data now.", self.long_polls.count),

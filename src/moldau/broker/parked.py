@@ -14,6 +14,10 @@ from typing import Protocol
 from moldau.base.limits import WAKEUPS_PER_TURN
 from moldau.runtime.ports import Clock, Tasks, Timer
 
+TIMER_GRAIN_S = 0.001
+"""Event loops count in milliseconds from when their turn began, and so call back up to one too early: a deadline would
+be met by calling back over and over until it has come."""
+
 
 class Watched(Protocol):
     """A partition, as far as a waiting fetch is concerned."""
@@ -114,7 +118,8 @@ class LongPolls:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_due_s = due_s
-        self._timer = self._tasks.call_later(max(0.0, due_s - self._clock.monotonic()), self._expire)
+        left_s = max(0.0, due_s - self._clock.monotonic())
+        self._timer = self._tasks.call_later(left_s + TIMER_GRAIN_S, self._expire)
 
     def _expire(self) -> None:
         self._timer = None

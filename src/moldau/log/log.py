@@ -143,6 +143,11 @@ class Log:
         return self._flusher.recovery_point
 
     @property
+    def has_flush_policy(self) -> bool:
+        """Whether an append may be `flush_due`."""
+        return self._flusher.has_policy
+
+    @property
     def config(self) -> TopicConfig:
         return self._config
 
@@ -160,7 +165,6 @@ class Log:
         buffer: memoryview,
         start: int,
         stop: int,
-        *,
         leader_epoch: int,
         now_ms: int,
         zstd_allowed: bool = True,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from moldau.log.index import Read
-from moldau.log.scan import Batch, headers
+from moldau.log.scan import HEADER_WINDOW_BYTES, Batch, headers
 from moldau.log.segment import Segment
 from moldau.log.segments import Segments
 from moldau.records.batch import NO_TIMESTAMP
@@ -104,15 +104,22 @@ class Reader:
         if position >= stop:
             return EMPTY
         if stop - position > max_bytes:
-            first = next(headers(segment.log, position, segment.size, read))
-            if first.header.size > max_bytes:
-                if not whole_first_batch:
-                    return EMPTY
-                stop = first.end_position
-                self._remember(first.header.next_offset, segment.base_offset, stop)
-            else:
-                stop, next_offset = segment.boundary(position, position + max_bytes, read)
-                self._remember(next_offset, segment.base_offset, stop)
+            limit = position + max_bytes
+            for batch in headers(segment.log, position, segment.size, read):
+                stop = batch.end_position
+                if stop > limit:
+                    if batch.position > position:
+                        stop = batch.position
+                        self._remember(batch.header.base_offset, segment.base_offset, stop)
+                    elif whole_first_batch:
+                        self._remember(batch.header.next_offset, segment.base_offset, stop)
+                    else:
+                        return EMPTY
+                    break
+                if stop - position > HEADER_WINDOW_BYTES:  # more than one look: the index leads there faster
+                    stop, next_offset = segment.boundary(position, limit, read)
+                    self._remember(next_offset, segment.base_offset, stop)
+                    break
         return Slice(segment.log, position, stop - position)
 
     def _remember(self, offset: int, base_offset: int, position: int) -> None:

@@ -11,6 +11,7 @@ Readers with read_committed see up to the last stable offset, the log's first op
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 from moldau.base.errors import ErrorCode
@@ -24,9 +25,11 @@ NO_EPOCH = -1
 class Partition:
     __slots__ = (
         "high_watermark",
+        "is_whole",
         "leader_epoch",
         "log",
         "node_id",
+        "on_advance",
         "refusal",
         "state",
         "topic_id",
@@ -43,8 +46,12 @@ class Partition:
         self.log = log
         self.high_watermark = log.next_offset
         self.watchers: dict[Any, None] = {}
+        self.on_advance: Callable[[], object] | None = None
+        """Called when the high watermark has moved: a coordinator answers then."""
         self.refusal = ErrorCode.none
         """What everyone is answered now: none where this broker leads the partition and its disk works."""
+        self.is_whole = False
+        """This broker leads it, its disk works and every replica is in sync: nothing but the batch decides."""
         self.change(state)
 
     def change(self, state: PartitionState) -> None:
@@ -54,6 +61,7 @@ class Partition:
         if not self.is_offline:
             leads = state.leader == self.node_id
             self.refusal = ErrorCode.none if leads else ErrorCode.not_leader_or_follower
+            self.is_whole = leads and len(state.isr) == len(state.replicas)
             if leads:
                 # A leader's epoch begins where it takes over, whether or not it ever writes anything.
                 self.log.epochs.assign(state.leader_epoch, self.log.next_offset)
@@ -61,6 +69,7 @@ class Partition:
     def take_offline(self) -> None:
         """Its disk failed."""
         self.refusal = ErrorCode.kafka_storage_error
+        self.is_whole = False
 
     @property
     def is_offline(self) -> bool:
@@ -74,6 +83,8 @@ class Partition:
         """Everything below `next_offset` is on every in-sync replica, and as durable as the topic asks."""
         if next_offset > self.high_watermark:
             self.high_watermark = next_offset
+            if self.on_advance is not None:
+                self.on_advance()
 
     def check_epoch(self, claimed_epoch: int) -> ErrorCode:
         """What a client's idea of the leader epoch deserves (KIP-320); it may have none."""

@@ -30,18 +30,22 @@ _CORRELATION_FLEXIBLE: Final = Struct(">ix")  # and no tagged fields
 _FRAME_HEAD: Final = Struct(">ii")  # size, correlation id
 _FRAME_HEAD_FLEXIBLE: Final = Struct(">iix")
 
-RequestHeader = tuple[int, int, int, str | None, int]
+CLIENT_ID_START: Final = 10
+NO_CLIENT_ID: Final = -1
+
+RequestHeader = tuple[int, int, int, int, int]
 
 
 def parse_request_header(frame: memoryview) -> RequestHeader:
-    """`(api_key, version, correlation_id, client_id, body_position)` of a frame without its size."""
+    """`(api_key, version, correlation_id, client_id_stop, body_position)` of a frame without its size.
+
+    The client's id is read by `client_id_of`, for those who want it: the data path does not.
+    """
     try:
         api_key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
-        position = 10
-        client_id: str | None = None
-        if length >= 0:
-            position += length
-            client_id = str(frame[10:position], "utf-8", "replace")
+        stop = position = CLIENT_ID_START + length
+        if length < 0:
+            stop, position = NO_CLIENT_ID, CLIENT_ID_START
         if version >= FLEXIBLE_FROM.get(api_key, NEVER):
             # The client id stays a legacy string even here, so that any version of a header can be read.
             if frame[position]:
@@ -52,7 +56,11 @@ def parse_request_header(frame: memoryview) -> RequestHeader:
         raise WireError(f"malformed request header: {reason}") from None
     if position > len(frame):
         raise WireError("the request ends within its header")
-    return api_key, version, correlation_id, client_id, position
+    return api_key, version, correlation_id, stop, position
+
+
+def client_id_of(frame: memoryview, stop: int) -> str | None:
+    return None if stop == NO_CLIENT_ID else str(frame[CLIENT_ID_START:stop], "utf-8", "replace")
 
 
 def request_header(api_key: int, version: int, correlation_id: int, client_id: str | None) -> bytes:

@@ -2,7 +2,8 @@
 
 Versions 3 to 13: flexible from 9, topic ids instead of names from 13. A request's record sets are named by where they
 lie in its frame, so that the log can check them, write offsets into them and append them from the receive buffer.
-The most common shape (one topic, one partition; librdkafka sends no other) has a path of its own.
+The most common shape (one topic, one partition; librdkafka sends no other) has ways of its own: `parse_lone_batch` and
+`pack_lone_produced`.
 
 Equal to kio's codecs, which the tests check; like them it answers malformed bytes with WireError only.
 """
@@ -39,6 +40,7 @@ PartitionRecords = tuple[
 TopicRecords = tuple[
     str | bytes, list[PartitionRecords]
 ]  # name, or the 16 bytes of the topic id from version 13
+LoneBatch = tuple[int, str | bytes, int, int, int]  # acks, topic, partition, start and stop of its records
 ProduceRequest = tuple[str | None, int, int, list[TopicRecords]]  # transactional id, acks, timeout_ms, topics
 
 
@@ -77,18 +79,18 @@ _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 
 
+def parse_lone_batch(frame: memoryview, position: int, version: int) -> LoneBatch | None:
+    """A request for one partition of one topic without a transactional id, which nearly all are; None for any other."""
+    try:
+        if version < FLEXIBLE_FROM:
+            return _parse_lone_legacy(frame, position)
+        return _parse_lone_flexible(frame, position, version)
+    except (StructError, IndexError, UnicodeDecodeError, WireError):
+        return None  # the careful way says whether it is a request at all
+
+
 def parse_produce(frame: memoryview, position: int, version: int) -> ProduceRequest:
     """The body of a Produce request, from `position` to the end of its frame."""
-    try:
-        parsed = (
-            _parse_one_legacy(frame, position)
-            if version < FLEXIBLE_FROM
-            else _parse_one_flexible(frame, position, version)
-        )
-        if parsed is not None:
-            return parsed
-    except (StructError, IndexError, UnicodeDecodeError, WireError):
-        pass  # not of the common shape; the careful way says whether it is one at all
     try:
         if version < FLEXIBLE_FROM:
             return _parse_legacy(frame, position)
@@ -99,9 +101,8 @@ def parse_produce(frame: memoryview, position: int, version: int) -> ProduceRequ
         raise WireError("a name in the Produce request is not UTF-8") from None
 
 
-def _parse_one_legacy(frame: memoryview, position: int) -> ProduceRequest | None:
-    """One partition of one topic without a transactional id; None or any error of reading for anything else."""
-    no_transaction, acks, timeout_ms, topics, length = _LEGACY_HEAD.unpack_from(frame, position)
+def _parse_lone_legacy(frame: memoryview, position: int) -> LoneBatch | None:
+    no_transaction, acks, _, topics, length = _LEGACY_HEAD.unpack_from(frame, position)
     if no_transaction != -1 or topics != 1 or length < 0:
         return None
     position += 14
@@ -111,25 +112,21 @@ def _parse_one_legacy(frame: memoryview, position: int) -> ProduceRequest | None
     start = position + 12
     if partitions != 1 or size < 0 or start + size != len(frame):
         return None
-    return None, acks, timeout_ms, [(name, [(index, start, start + size)])]
+    return acks, name, index, start, start + size
 
 
-def _parse_one_flexible(frame: memoryview, position: int, version: int) -> ProduceRequest | None:
-    """One partition of one topic without a transactional id; None or any error of reading for anything else."""
+def _parse_lone_flexible(frame: memoryview, position: int, version: int) -> LoneBatch | None:
     topic: str | bytes
     if version < TOPIC_IDS_FROM:
-        no_transaction, acks, timeout_ms, topics, length = _FLEXIBLE_HEAD.unpack_from(frame, position)
+        no_transaction, acks, _, topics, length = _FLEXIBLE_HEAD.unpack_from(frame, position)
         if not 0 < length < 0x80:
             return None
-        position += 9
-        topic = str(frame[position : position + length - 1], "utf-8")
-        position += length - 1
+        position += 8 + length
+        topic = str(frame[position - length + 1 : position], "utf-8")
         partitions, index = _FLEXIBLE_PARTITION.unpack_from(frame, position)
         position += 5
     else:
-        no_transaction, acks, timeout_ms, topics, topic, partitions, index = _ID_HEAD.unpack_from(
-            frame, position
-        )
+        no_transaction, acks, _, topics, topic, partitions, index = _ID_HEAD.unpack_from(frame, position)
         position += 29
     if no_transaction or topics != 2 or partitions != 2:
         return None
@@ -146,7 +143,7 @@ def _parse_one_flexible(frame: memoryview, position: int, version: int) -> Produ
     # No tagged fields in the partition, the topic and the request: three zero bytes end the frame.
     if not size or stop + 3 != len(frame) or frame[stop] or frame[stop + 1] or frame[stop + 2]:
         return None
-    return None, acks, timeout_ms, [(topic, [(index, position, stop)])]
+    return acks, topic, index, position, stop
 
 
 def _parse_legacy(frame: memoryview, position: int) -> ProduceRequest:
@@ -275,31 +272,34 @@ def pack_produce_response(
     """A whole frame: size, header, body. `topics` are named as the request named them."""
     if version < FLEXIBLE_FROM:
         return _pack_legacy(correlation_id, version, topics, throttle_ms)
-    if len(topics) == 1 and len(topics[0][1]) == 1 and not node_endpoints:
-        frame = _pack_one(correlation_id, topics[0][0], topics[0][1][0], throttle_ms)
-        if frame is not None:
-            return frame
     return _pack_flexible(correlation_id, version, topics, throttle_ms, node_endpoints)
 
 
-def _pack_one(correlation_id: int, topic: str | bytes, produced: Produced, throttle_ms: int) -> bytes | None:
-    """The answer for one partition without details of errors; None for any other."""
-    index, error_code, base_offset, append_time_ms, log_start_offset, errors, message, leader = produced
-    if errors or message is not None or leader is not None:
-        return None
-    if isinstance(topic, bytes):
-        return _ONE_BY_ID.pack(
-            _ONE_BY_ID.size - 4, correlation_id, 2, topic,
-            2, index, error_code, base_offset, append_time_ms, log_start_offset, 1, throttle_ms,
-        )  # fmt: skip
-    name = topic.encode()
-    if len(name) > 126:  # its length no longer fits one byte
-        return None
-    layout = _one_by_name(len(name))
-    return layout.pack(
-        layout.size - 4, correlation_id, 2, len(name) + 1, name,
-        2, index, error_code, base_offset, append_time_ms, log_start_offset, 1, throttle_ms,
-    )  # fmt: skip
+def pack_lone_produced(
+    correlation_id: int,
+    version: int,
+    topic: str | bytes,
+    index: int,
+    base_offset: int,
+    append_time_ms: int,
+    log_start_offset: int,
+) -> bytes:
+    """The whole frame for one batch that was appended, which nearly all are."""
+    if version >= FLEXIBLE_FROM:
+        if isinstance(topic, bytes):
+            return _ONE_BY_ID.pack(
+                _ONE_BY_ID.size - 4, correlation_id, 2, topic,
+                2, index, 0, base_offset, append_time_ms, log_start_offset, 1, 0,
+            )  # fmt: skip
+        name = topic.encode()
+        if len(name) < 127:  # its length fits one byte
+            layout = _one_by_name(len(name))
+            return layout.pack(
+                layout.size - 4, correlation_id, 2, len(name) + 1, name,
+                2, index, 0, base_offset, append_time_ms, log_start_offset, 1, 0,
+            )  # fmt: skip
+    produced = (index, 0, base_offset, append_time_ms, log_start_offset, (), None, None)
+    return pack_produce_response(correlation_id, version, [(topic, [produced])])
 
 
 def _pack_flexible(

@@ -43,9 +43,18 @@ def test_a_budget_is_met_or_missed_by_the_median() -> None:
         results.add("any", broker, [Reading(raw_load.PRODUCE_ONE_BY_ONE, value, "us")])
     for value in (13.5, 14.0):
         results.add("any", report.MOLDAU, [Reading(raw_load.PRODUCE_PIPELINED, value, "us")])
-    _, _, met, missed = report._budgets(results)
-    assert met.endswith("| 16 us | 15.9 | met | 60 |")
-    assert missed.endswith("| 13 us | 13.8 | **missed** | - |")
+    _, _, _, met, missed = report._budgets(results)
+    assert met.endswith("| 16 us | 15.9 | met | 60 | - |  |")
+    assert missed.endswith("| 13 us | 13.8 | **missed** | - | - |  |")
+
+
+@pytest.mark.parametrize(("own", "shown"), [(30.0, "met, as a multiple"), (32.0, "**missed**")])
+def test_on_a_slow_machine_the_prototype_is_the_measure(own: float, shown: str) -> None:
+    results = Results()
+    for name, value in ((report.MOLDAU, own), (report.PROTOTYPE, 20.0)):
+        results.add("any", name, [Reading(raw_load.PRODUCE_ONE_BY_ONE, value, "us")])
+    *_, row = report._budgets(results)
+    assert f"| {own:g} | {shown} | - | 20 | {own / 20:.2f} (1.52) |" in row
 
 
 def test_percentiles_of_a_thousand() -> None:

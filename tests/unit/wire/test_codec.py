@@ -17,7 +17,7 @@ from moldau.wire.codec import (
     encode_request_frame,
     encode_response_frame,
 )
-from moldau.wire.frames import WireError, parse_request_header, parse_response_header
+from moldau.wire.frames import WireError, client_id_of, parse_request_header, parse_response_header
 from moldau.wire.schema import message_class
 
 from .instances import instance
@@ -142,8 +142,9 @@ def test_an_unknown_api_or_version_is_refused() -> None:
 def test_frames_of_both_directions_are_read_back() -> None:
     request: Any = SimpleNamespace(client_software_name="moldau", client_software_version="1")
     frame = memoryview(encode_request_frame(18, 4, 5, "client", request))[4:]
-    key, version, correlation_id, client_id, position = parse_request_header(frame)
-    assert (key, version, correlation_id, client_id) == (18, 4, 5, "client")
+    key, version, correlation_id, client_id_stop, position = parse_request_header(frame)
+    assert (key, version, correlation_id) == (18, 4, 5)
+    assert client_id_of(frame, client_id_stop) == "client"
     assert decode_request(key, version, frame, position).client_software_name == "moldau"
     response = SimpleNamespace(error_code=0, api_keys=[], throttle_time=3)
     frame = memoryview(encode_response_frame(18, 4, 5, response))[4:]

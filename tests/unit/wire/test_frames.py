@@ -16,6 +16,7 @@ from kio.serial import entity_writer
 
 from moldau.wire.frames import (
     WireError,
+    client_id_of,
     parse_request_header,
     parse_response_header,
     request_frame,
@@ -43,8 +44,11 @@ def test_request_headers_are_kios(
         header(request_api_key=api_key, request_api_version=version, correlation_id=-7, client_id=client_id)
     )
     assert request_header(api_key, version, -7, client_id) == expected
-    parsed = parse_request_header(memoryview(bytearray(expected + b"body")))
-    assert parsed == (api_key, version, -7, client_id, len(expected))
+    frame = memoryview(bytearray(expected + b"body"))
+    *parsed, client_id_stop, position = parse_request_header(frame)
+    assert parsed == [api_key, version, -7]
+    assert client_id_of(frame, client_id_stop) == client_id
+    assert position == len(expected)
 
 
 def test_tagged_fields_of_a_request_header_are_skipped() -> None:
@@ -60,7 +64,7 @@ def test_tagged_fields_of_a_request_header_are_skipped() -> None:
     ],
 )
 def test_a_strange_client_id_is_taken_as_kafka_does(header: bytes, client_id: str | None) -> None:
-    assert parse_request_header(memoryview(header))[3] == client_id
+    assert client_id_of(memoryview(header), parse_request_header(memoryview(header))[3]) == client_id
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,13 @@ from golden import store
 from moldau.wire.apis import APIS_BY_NAME, is_known
 from moldau.wire.codec import decode_request, decode_response, encode_request, encode_response
 from moldau.wire.fetch import FETCH, FetchedPartition, pack_fetch_response
-from moldau.wire.frames import parse_request_header, parse_response_header, request_header, response_header
+from moldau.wire.frames import (
+    client_id_of,
+    parse_request_header,
+    parse_response_header,
+    request_header,
+    response_header,
+)
 from moldau.wire.produce import PRODUCE, ProducedPartition, pack_produce_response, parse_produce
 
 EXCHANGES = store.load()
@@ -54,7 +60,8 @@ def of(api: str) -> Any:
 
 @known
 def test_a_captured_request_is_decoded_and_encoded_the_same(exchange: store.Exchange) -> None:
-    key, version, correlation_id, client_id, position = parse_request_header(memoryview(exchange.request))
+    key, version, correlation_id, stop, position = parse_request_header(memoryview(exchange.request))
+    client_id = client_id_of(memoryview(exchange.request), stop)
     assert (key, version) == (APIS_BY_NAME[exchange.api].key, exchange.version)
     message = decode_request(key, version, memoryview(exchange.request), position)
     header = request_header(key, version, correlation_id, client_id)
@@ -130,8 +137,8 @@ def test_a_captured_fetch_response_is_packed_by_hand(exchange: store.Exchange) -
 
 def test_an_unknown_version_of_api_versions_is_answered_with_a_body_of_version_zero() -> None:
     (exchange,) = (e for e in EXCHANGES if e.api == "ApiVersions" and e.version == 99)
-    key, version, correlation_id, client_id, _ = parse_request_header(memoryview(exchange.request))
-    assert (key, version, client_id) == (18, 99, "golden")
+    key, version, correlation_id, stop, _ = parse_request_header(memoryview(exchange.request))
+    assert (key, version, client_id_of(memoryview(exchange.request), stop)) == (18, 99, "golden")
     assert parse_response_header(memoryview(exchange.response), key, 99) == (correlation_id, 4)
     message = decode_response(key, 0, memoryview(exchange.response), 4)
     assert message.error_code == 35

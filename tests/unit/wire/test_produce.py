@@ -18,7 +18,9 @@ from moldau.wire.produce import (
     ProducedPartition,
     ProducedTopic,
     ProduceRequest,
+    pack_lone_produced,
     pack_produce_response,
+    parse_lone_batch,
     parse_produce,
 )
 from moldau.wire.schema import message_class
@@ -81,6 +83,13 @@ def test_the_common_shape_is_parsed_as_kio_parses_it(
     frame = HEAD + encode_request(PRODUCE, version, request)
     parsed = parse_produce(memoryview(bytearray(frame)), len(HEAD), version)
     assert with_bytes(parsed, frame) == as_parsed(request, frame)
+    lone = parse_lone_batch(memoryview(bytearray(frame)), len(HEAD), version)
+    if size is None or transactional_id is not None:
+        assert lone is None
+    else:
+        assert lone is not None
+        acks, topic, *batch = lone
+        assert (None, acks, parsed[2], [(topic, [tuple(batch)])]) == parsed
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -131,6 +140,7 @@ def test_a_damaged_request_gives_a_request_within_its_frame_or_is_refused(
     try:
         parsed = parse_produce(frame, 0, version)
     except WireError:
+        assert parse_lone_batch(frame, 0, version) is None
         with pytest.raises(WireError):
             decode_request(PRODUCE, version, frame, 0)
         return
@@ -201,6 +211,17 @@ RESULTS: dict[str, ProducedPartition] = {
 def test_the_answer_for_one_partition_is_kios(version: int, result: str, name: str) -> None:
     topics: list[ProducedTopic] = [(UUID(int=99).bytes if version >= 13 else name, [RESULTS[result]])]
     assert pack_produce_response(77, version, topics, 250) == kio_frame(version, topics, 250, [])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", ["orders", "n" * 126, "n" * 127, "n" * 249])
+def test_the_answer_for_a_lone_batch_is_kios(version: int, name: str) -> None:
+    topic = UUID(int=99).bytes if version >= 13 else name
+    stored = RESULTS["stored with append time"]
+    packed = pack_lone_produced(
+        77, version, topic, 5, stored.base_offset, stored.append_time_ms, stored.log_start_offset
+    )
+    assert packed == kio_frame(version, [(topic, [stored])], 0, [])
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -24,7 +24,9 @@ from moldau.wire.produce import (
     PartitionRecords,
     Produced,
     TopicRecords,
+    pack_lone_produced,
     pack_produce_response,
+    parse_lone_batch,
     parse_produce,
 )
 
@@ -44,9 +46,14 @@ Answers = list[tuple[str | bytes, list[Produced]]]
 def serve(
     broker: Any, connection: Connection, frame: memoryview, position: int, version: int, correlation_id: int
 ) -> Answer | None:
+    lone = parse_lone_batch(frame, position, version)
+    if lone is not None:
+        answer = _append_lone(broker, frame, version, correlation_id, *lone)
+        if answer is not None:
+            return answer
     transactional_id, acks, _timeout_ms, topics = parse_produce(frame, position, version)
     produce = Produce(broker, frame, version, acks)
-    if len(topics) != 1 or len(topics[0][1]) != 1:
+    if lone is None:
         produce.refusal = _refusal_as_a_whole(frame, topics, transactional_id)
         topics = _last_of_each(topics)
     answers = produce.answers(topics)
@@ -65,6 +72,48 @@ def serve(
     slot = connection.park()
     produce.flush(lambda: slot.fill(pack_produce_response(correlation_id, version, produce.flushed(answers))))
     return None
+
+
+def _append_lone(
+    broker: Any,
+    frame: memoryview,
+    version: int,
+    correlation_id: int,
+    acks: int,
+    topic: str | bytes,
+    index: int,
+    start: int,
+    stop: int,
+) -> bytes | None:
+    """One batch for a partition where nothing stands in its way: nearly all requests, straight through.
+
+    None where it was not appended: the general way finds out again why, and says so.
+    """
+    partitions = broker.partitions_of.get(topic)
+    if partitions is None or not 0 <= index < len(partitions):
+        return None
+    partition: Partition = partitions[index]
+    partition_log = partition.log
+    if (acks != ACKS_ALL and acks != ACKS_LEADER) or not partition.is_whole or partition_log.has_flush_policy:
+        return None
+    try:
+        error, base_offset, last_offset, append_time_ms, log_start_offset, *_ = partition_log.append(
+            frame, start, stop, partition.leader_epoch, broker.clock.wall_ms(), version >= ZSTD_SINCE_VERSION
+        )
+    except OSError:
+        return None
+    if error:
+        return None
+    metrics = broker.metrics
+    metrics.produced_batches += 1
+    metrics.produced_bytes += stop - start
+    metrics.produced_messages += last_offset - base_offset + 1
+    partition.advance_high_watermark(last_offset + 1)
+    if partition.watchers:
+        broker.long_polls.on_growth(partition, stop - start)
+    return pack_lone_produced(
+        correlation_id, version, topic, index, base_offset, append_time_ms, log_start_offset
+    )
 
 
 def _last_of_each(topics: list[TopicRecords]) -> list[TopicRecords]:
@@ -148,9 +197,9 @@ class Produce:
                 self._frame,
                 start,
                 stop,
-                leader_epoch=partition.leader_epoch,
-                now_ms=self._now_ms,
-                zstd_allowed=self._zstd_allowed,
+                partition.leader_epoch,
+                self._now_ms,
+                self._zstd_allowed,
             )
         except (KafkaError, Refused) as error:
             return self._refuse(index, error.code, error.message)

@@ -6,6 +6,9 @@ created when a client first uses them, as Kafka does by default, or with `topics
 
 `restart` is a clean stop and start on the same port with the same data. A crash cannot be shown honestly within one
 process; for that, run `moldau up` and kill it.
+
+A process forked off while it runs may use it as any client does; it belongs to the process that started it, and a
+stop or an exit in another one leaves it alone.
 """
 
 from __future__ import annotations
@@ -54,6 +57,7 @@ class Cluster:
         self._thread: LoopThread | None = None
         self._broker: Broker | None = None
         self._folder: str | None = None
+        self._process_id = 0  # of the process that started it
         self._tree = Tree()  # what the cluster knows; it outlives a restart
 
     # ---- life -------------------------------------------------------------------------------------------------
@@ -63,6 +67,7 @@ class Cluster:
         with self._lock:
             if self._broker is not None:
                 raise RuntimeError("the cluster is running already")
+            self._process_id = os.getpid()
             fresh = self._folder is None
             if self._folder is None:
                 self._folder = tempfile.mkdtemp(prefix="moldau-test-")
@@ -94,6 +99,8 @@ class Cluster:
 
     def stop(self, *, keep_data: bool = False) -> None:
         """End cleanly. Without `keep_data` the data folder is removed; a second stop does nothing."""
+        if self.is_foreign:
+            return
         with self._lock:
             _running.discard(self)
             try:
@@ -128,6 +135,11 @@ class Cluster:
 
     async def __aexit__(self, *_error: object) -> None:
         await asyncio.to_thread(self.stop)
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether another process started it, and this one was forked off later: its broker does not run here."""
+        return self._process_id not in (0, os.getpid())
 
     # ---- use --------------------------------------------------------------------------------------------------
 
@@ -167,6 +179,8 @@ class Cluster:
     def _call(self, work: Any) -> Any:
         if self._thread is None:
             raise RuntimeError("the cluster is not running")
+        if self.is_foreign:
+            raise RuntimeError("the cluster runs in another process, which started it: ask for this there")
         return self._thread.call(work, timeout_s=TIMEOUT_S)
 
 
@@ -185,5 +199,5 @@ def bracketed(host: str) -> str:
 def _remove_folders() -> None:
     """A cluster that was never stopped dies with the process; it leaves no folder behind either."""
     for cluster in list(_running):
-        if cluster._folder is not None:
+        if cluster._folder is not None and not cluster.is_foreign:
             shutil.rmtree(cluster._folder, ignore_errors=True)

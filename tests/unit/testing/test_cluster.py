@@ -208,6 +208,31 @@ def test_a_forgotten_cluster_ends_with_its_process_and_leaves_no_folder(tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_neither_stops_the_cluster_nor_takes_its_data(tmp_path: Path) -> None:
+    program = f"""
+import os, sys, tempfile
+tempfile.tempdir = {str(tmp_path)!r}
+from moldau.testing import Cluster
+with Cluster(topics={{"kept": 1}}) as cluster:
+    child = os.fork()
+    if child:
+        assert os.waitpid(child, 0)[1] == 0, "the child failed"
+        assert os.listdir(tempfile.tempdir), "the child took the data"
+        cluster.create_topic("another")
+        cluster.restart()
+        assert cluster.topics == ["another", "kept"]
+    else:
+        try:
+            cluster.create_topic("from-the-child")
+        except RuntimeError as error:
+            assert "another process" in str(error)
+# The child leaves the block as well, and both end as Python programs do.
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_client_meets_the_end_of_a_cluster_as_a_lost_connection() -> None:
     with Cluster() as cluster:
         client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})

@@ -28,7 +28,7 @@ class Watched(Protocol):
 class LongPoll:
     """A fetch that waits for `missing_bytes` more in its partitions, or for its deadline."""
 
-    __slots__ = ("complete", "deadline_s", "is_done", "missing_bytes", "partitions")
+    __slots__ = ("complete", "deadline_s", "has_news", "is_done", "missing_bytes", "partitions")
 
     def __init__(
         self,
@@ -42,6 +42,8 @@ class LongPoll:
         self.missing_bytes = missing_bytes
         self.partitions = partitions
         self.is_done = False
+        self.has_news = False
+        """A partition has grown or changed since it was parked: what was read then is no longer the answer."""
 
 
 class LongPolls:
@@ -74,6 +76,7 @@ class LongPolls:
     def on_growth(self, partition: Watched, added_bytes: int) -> None:
         """A partition has more to read: note who has waited long enough, answer them in a later turn."""
         for poll in partition.watchers:
+            poll.has_news = True
             poll.missing_bytes -= added_bytes
             if poll.missing_bytes <= 0 and not poll.is_done:
                 self._woken.append(poll)
@@ -81,7 +84,9 @@ class LongPolls:
 
     def on_change(self, partition: Watched) -> None:
         """A partition went away or changed its leader: whoever waits on it must look again."""
-        self._woken.extend(partition.watchers)
+        for poll in partition.watchers:
+            poll.has_news = True
+            self._woken.append(poll)
         self._schedule_wake()
 
     def close(self) -> None:

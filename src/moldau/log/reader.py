@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from moldau.log.index import Read
-from moldau.log.scan import HEADER_WINDOW_BYTES, Batch, headers
+from moldau.log.scan import Batch, headers, whole_batches_end
 from moldau.log.segment import Segment
 from moldau.log.segments import Segments
 from moldau.records.batch import NO_TIMESTAMP
@@ -105,21 +105,17 @@ class Reader:
             return EMPTY
         if stop - position > max_bytes:
             limit = position + max_bytes
-            for batch in headers(segment.log, position, segment.size, read):
-                stop = batch.end_position
-                if stop > limit:
-                    if batch.position > position:
-                        stop = batch.position
-                        self._remember(batch.header.base_offset, segment.base_offset, stop)
-                    elif whole_first_batch:
-                        self._remember(batch.header.next_offset, segment.base_offset, stop)
-                    else:
-                        return EMPTY
-                    break
-                if stop - position > HEADER_WINDOW_BYTES:  # more than one look: the index leads there faster
-                    stop, next_offset = segment.boundary(position, limit, read)
-                    self._remember(next_offset, segment.base_offset, stop)
-                    break
+            near = whole_batches_end(segment.log, position, segment.size, limit, read)
+            if near is None or near[0] == position:
+                first = next(headers(segment.log, position, segment.size, read))
+                if first.header.size <= max_bytes:
+                    near = segment.boundary(position, limit, read)
+                elif whole_first_batch:
+                    near = first.end_position, first.header.next_offset
+                else:
+                    return EMPTY
+            stop, next_offset = near
+            self._remember(next_offset, segment.base_offset, stop)
         return Slice(segment.log, position, stop - position)
 
     def _remember(self, offset: int, base_offset: int, position: int) -> None:

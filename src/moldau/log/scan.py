@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from struct import Struct
 from typing import NamedTuple
 
 from moldau.log.index import Read
@@ -20,6 +21,10 @@ from moldau.runtime.ports import Buffer, File
 HEADER_WINDOW_BYTES = 4096
 """How much is read at once while looking at headers: what lies between two index entries by default."""
 CHECK_WINDOW_BYTES = 1024 * 1024
+
+
+OFFSET_AND_LENGTH = Struct(">qi")
+"""How a batch begins."""
 
 
 class Batch(NamedTuple):
@@ -51,6 +56,25 @@ def headers(file: File, position: int, stop: int, read: Read) -> Iterator[Batch]
         batch = _batch_at(file, window, window_start, position, stop)
         yield batch
         position = batch.end_position
+
+
+def whole_batches_end(file: File, position: int, stop: int, limit: int, read: Read) -> tuple[int, int] | None:
+    """The end of the last batch that ends by `limit`, and the offset of the batch that begins there.
+
+    None where one look at the file does not tell: `headers` will. The batches are stepped over, not checked.
+    """
+    window = read(file, min(HEADER_WINDOW_BYTES, stop - position), position)
+    at = 0
+    last = len(window) - HEADER_BYTES
+    while at <= last:
+        base_offset, length = OFFSET_AND_LENGTH.unpack_from(window, at)
+        if length < LENGTH_MIN:
+            return None
+        end = at + length + LENGTH_AND_BEFORE_BYTES
+        if position + end > limit:
+            return position + at, base_offset
+        at = end
+    return None
 
 
 def checked_batches(file: File, position: int, stop: int, read: Read) -> Iterator[tuple[Batch, memoryview]]:

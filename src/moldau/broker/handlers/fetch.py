@@ -199,15 +199,19 @@ class Fetch:
         broker = self._broker
         slot = connection.park()
         poll = LongPoll(
-            lambda: self._complete(slot), deadline_s, self._min_bytes - self._total_bytes, self._partitions
+            lambda: self._complete(slot, poll),
+            deadline_s,
+            self._min_bytes - self._total_bytes,
+            self._partitions,
         )
         slot.on_cancel = lambda: broker.long_polls.cancel(poll)
         broker.metrics.fetches_parked += 1
         broker.long_polls.park(poll)
 
-    def _complete(self, slot: Slot) -> None:
+    def _complete(self, slot: Slot, poll: LongPoll) -> None:
         try:
-            self.read()
+            if poll.has_news:
+                self.read()
         except BlockingIOError:
             self._broker.tasks.spawn(self.answer_cold(slot), name="cold fetch")
             return

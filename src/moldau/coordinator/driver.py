@@ -1,0 +1,276 @@
+"""Drives one shard over its journal: replay, decide, append, apply, answer when committed.
+
+Guarantees:
+- A decision's records are appended before they are applied, and applied before anything else is decided. What cannot
+  be appended is not applied: its answers become an error.
+- Answers and effects come after the high watermark has passed everything that was written before them, so no client
+  is told, and nobody reads, what could still be lost. There is nothing to take back: state that was applied and is lost
+  with leadership goes with the whole shard.
+- A log is replayed in pieces; meanwhile every request is answered COORDINATOR_LOAD_IN_PROGRESS.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from typing import Any, Generic
+
+from moldau.base.errors import ErrorCode, KafkaError
+from moldau.coordinator.journal import RECORD_OVERHEAD_BYTES, Entry, Journal
+from moldau.coordinator.reply import Reply
+from moldau.coordinator.shard import Decision, Moment, Producer, ShardT
+from moldau.records.record import BadRecord
+from moldau.runtime.ports import Clock, Tasks, Timer
+
+log = logging.getLogger(__name__)
+
+RECORDS_PER_TURN = 256
+"""Records replayed in one turn of the loop: about two milliseconds."""
+RELOAD_DELAY_S = (0.1, 0.5, 2.0, 10.0)
+"""Between attempts to load a log that cannot be read."""
+
+
+class State(Enum):
+    LOADING = "loading"
+    ACTIVE = "active"
+    CLOSED = "closed"
+
+
+class _Waiting:
+    """What is to be answered and done once the log is committed up to an offset."""
+
+    __slots__ = ("answers", "deadline_ms", "effects", "next_offset")
+
+    def __init__(self, next_offset: int, deadline_ms: int, decision: Decision) -> None:
+        self.next_offset = next_offset
+        self.deadline_ms = deadline_ms
+        self.answers = decision.answers
+        self.effects = decision.effects
+
+
+class Driver(Generic[ShardT]):
+    """`make_shard` is called for each attempt to load; `perform` carries out the effects of decisions."""
+
+    def __init__(
+        self,
+        name: str,
+        journal: Journal,
+        make_shard: Callable[[], ShardT],
+        tasks: Tasks,
+        clock: Clock,
+        *,
+        write_timeout_ms: int,
+        perform: Callable[[Any], object],
+    ) -> None:
+        self.name = name
+        self.state = State.LOADING
+        self._journal = journal
+        self._make_shard = make_shard
+        self._shard: ShardT = make_shard()
+        self._tasks = tasks
+        self._clock = clock
+        self._write_timeout_ms = write_timeout_ms
+        self._perform = perform
+        self._next_offset = 0  # after the last record that was applied
+        self._waiting: deque[_Waiting] = deque()
+        self._held: list[Callable[[ShardT, Moment], Decision]] = []  # for after the load
+        self._is_writing = False
+        self._timer: Timer | None = None
+        self._timer_due_ms = 0
+
+    # ---- life -----------------------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Replay the log, however often it takes, and begin to serve."""
+        attempt = 0
+        while self.state is State.LOADING:
+            try:
+                await self._replay()
+                break
+            except (OSError, KafkaError, BadRecord) as error:
+                if self.state is State.LOADING:
+                    log.error("cannot load %s: %s", self.name, error)
+                    await self._tasks.sleep(RELOAD_DELAY_S[min(attempt, len(RELOAD_DELAY_S) - 1)])
+                attempt += 1
+        if self.state is State.LOADING:
+            self._activate()
+
+    def _activate(self) -> None:
+        self.state = State.ACTIVE
+        self._journal.on_committed(self._on_committed)
+        moment = self._moment()
+        self._carry_out(self._shard.on_loaded(moment), moment)
+        held, self._held = self._held, []
+        for decide in held:
+            self._carry_out(decide(self._shard, moment), moment)
+
+    def close(self, error: ErrorCode = ErrorCode.not_coordinator) -> None:
+        """Give up leadership: whoever waits is told, and the state is forgotten."""
+        if self.state is State.CLOSED:
+            return
+        was_active = self.state is State.ACTIVE
+        self.state = State.CLOSED
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if was_active:
+            self._journal.on_committed(None)
+        waiting, self._waiting = self._waiting, deque()
+        replies = [reply for one in waiting for reply, _ in one.answers]
+        for reply in [*replies, *self._shard.parked()]:
+            reply.fail(error)
+
+    async def _replay(self) -> None:
+        self._shard = self._make_shard()
+        journal = self._journal
+        offset = journal.first_offset
+        while offset < journal.next_offset and self.state is State.LOADING:
+            entries, next_offset = await journal.read(offset)
+            if next_offset == offset:  # compaction has removed what was there
+                break
+            for start in range(0, len(entries), RECORDS_PER_TURN):
+                for entry in entries[start : start + RECORDS_PER_TURN]:
+                    self._replay_entry(entry)
+                await self._tasks.sleep(0)
+            offset = next_offset
+        self._next_offset = journal.next_offset
+
+    def _replay_entry(self, entry: Entry) -> None:
+        if entry.is_commit is not None:
+            if entry.producer is not None:
+                self._shard.apply_marker(entry.producer, is_commit=entry.is_commit)
+            return
+        record = None if entry.key is None else self._shard.decode(entry.key, entry.value)
+        if record is None:
+            log.warning("%s: the record at offset %d is of an unknown kind", self.name, entry.offset)
+        else:
+            self._shard.apply(record, entry.producer)
+
+    # ---- events ---------------------------------------------------------------------------------------------
+
+    def write(self, decide: Callable[[ShardT, Moment], Decision], reply: Reply) -> None:
+        """An event that may change the state. `decide` parks the reply, or answers it in its decision."""
+        if self._refuse(reply):
+            return
+        moment = self._moment()
+        self._carry_out(decide(self._shard, moment), moment)
+
+    def note(self, decide: Callable[[ShardT, Moment], Decision]) -> None:
+        """An event of the cluster that nobody waits for; it is kept while the log is loaded."""
+        if self.state is State.LOADING:
+            self._held.append(decide)
+        elif self.state is State.ACTIVE:
+            moment = self._moment()
+            self._carry_out(decide(self._shard, moment), moment)
+
+    def read(self, look: Callable[[ShardT, Moment], Any], reply: Reply) -> None:
+        """Look at the state; answered when all that was seen is committed."""
+        if self._refuse(reply):
+            return
+        moment = self._moment()
+        self._carry_out(Decision(answers=((reply, look(self._shard, moment)),)), moment)
+
+    def apply_marker(self, producer: Producer, *, is_commit: bool) -> None:
+        """A transaction's marker was appended to the partition by its coordinator."""
+        if self.state is State.ACTIVE:
+            self._shard.apply_marker(producer, is_commit=is_commit)
+            self._next_offset = self._journal.next_offset
+
+    def _refuse(self, reply: Reply) -> bool:
+        if self.state is State.ACTIVE:
+            return False
+        loading = self.state is State.LOADING
+        reply.fail(ErrorCode.coordinator_load_in_progress if loading else ErrorCode.not_coordinator)
+        return True
+
+    def _carry_out(self, decision: Decision, moment: Moment) -> None:
+        if not decision.records or self._write(decision, moment):
+            for reply, response in decision.answers_now:
+                reply.answer(response)
+            if decision.answers or decision.effects:
+                deadline_ms = moment.ms + self._write_timeout_ms
+                self._waiting.append(_Waiting(self._next_offset, deadline_ms, decision))
+                self._on_committed()
+        self._set_timer(moment.ms)
+
+    def _write(self, decision: Decision, moment: Moment) -> bool:
+        """Append and apply; False where the log refuses, and every answer says so."""
+        self._is_writing = True
+        try:
+            for piece in self._pieces(decision):
+                stored = [self._shard.encode(record) for record in piece]
+                self._next_offset = self._journal.append(stored, moment.wall_ms, decision.producer)
+                for record in piece:
+                    self._shard.apply(record, decision.producer)
+        except KafkaError as refusal:
+            for reply, _ in [*decision.answers_now, *decision.answers]:
+                reply.fail(refusal.code)
+            return False
+        finally:
+            self._is_writing = False
+        return True
+
+    def _pieces(self, decision: Decision) -> Iterator[Sequence[Any]]:
+        """One batch, or as many as the log's limit asks for where the decision may be cut."""
+        if decision.is_atomic:
+            yield decision.records
+            return
+        piece: list[Any] = []
+        size = 0
+        for record in decision.records:
+            key, value = self._shard.encode(record)
+            added = len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES
+            if piece and size + added > self._journal.batch_bytes_max:
+                yield piece
+                piece, size = [], 0
+            piece.append(record)
+            size += added
+        yield piece
+
+    def _on_committed(self) -> None:
+        if self._is_writing:  # called from within an append: first its records are applied
+            return
+        waiting = self._waiting
+        while waiting and waiting[0].next_offset <= self._journal.committed_offset:
+            done = waiting.popleft()
+            for reply, response in done.answers:
+                reply.answer(response)
+            for effect in done.effects:
+                self._perform(effect)
+
+    # ---- time -----------------------------------------------------------------------------------------------
+
+    def _moment(self) -> Moment:
+        return Moment(int(self._clock.monotonic() * 1000), self._clock.wall_ms())
+
+    def _set_timer(self, now_ms: int) -> None:
+        """One timer, for the shard's next deadline or the first answer that has waited for too long."""
+        if self.state is not State.ACTIVE:
+            return
+        due_ms = self._shard.next_deadline_ms
+        late_ms = next((one.deadline_ms for one in self._waiting if one.answers), None)
+        if late_ms is not None and (due_ms is None or late_ms < due_ms):
+            due_ms = late_ms
+        if self._timer is not None:
+            if due_ms is not None and self._timer_due_ms <= due_ms:
+                return  # it comes early, and is set again then
+            self._timer.cancel()
+            self._timer = None
+        if due_ms is not None:
+            self._timer_due_ms = due_ms
+            self._timer = self._tasks.call_later(max(0, due_ms - now_ms) / 1000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        moment = self._moment()
+        for decision in self._shard.on_time(moment):
+            self._carry_out(decision, moment)
+        for one in self._waiting:
+            if one.deadline_ms > moment.ms:
+                break
+            answers, one.answers = one.answers, ()
+            for reply, _ in answers:
+                reply.fail(ErrorCode.coordinator_not_available)
+        self._set_timer(moment.ms)

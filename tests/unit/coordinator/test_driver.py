@@ -1,0 +1,281 @@
+"""The runtime's promises, over a toy state machine: append, apply, answer when committed; load; give up."""
+
+from __future__ import annotations
+
+import pytest
+
+from moldau.base.errors import ErrorCode
+from moldau.coordinator.driver import RECORDS_PER_TURN, State
+from moldau.coordinator.journal import Entry
+from moldau.coordinator.shard import Decision, Producer
+from moldau.sim.world import World
+
+from .support import Bench, MemoryJournal, new_reply
+
+
+def stored(*rows: tuple[str, str | None]) -> MemoryJournal:
+    journal = MemoryJournal()
+    for name, value in rows:
+        journal.append([(name.encode(), None if value is None else value.encode())], 0)
+    return journal
+
+
+# ---- writing ------------------------------------------------------------------------------------------------
+
+
+def test_a_write_is_appended_applied_and_answered(bench: Bench) -> None:
+    reply = bench.put("a", "1")
+
+    assert reply.response == "stored"
+    assert bench.shard.values == {"a": "1"}
+    assert [(entry.key, entry.value) for entry in bench.journal.entries] == [(b"a", b"1")]
+
+
+def test_an_answer_waits_for_the_high_watermark(slow: Bench) -> None:
+    first, second = slow.put("a", "1"), slow.put("a", "2")
+
+    assert not first.is_answered and not second.is_answered
+    slow.journal.commit(1)
+    assert first.is_answered and not second.is_answered
+    slow.journal.commit(2)
+    assert second.is_answered
+
+
+def test_a_read_waits_until_what_it_saw_is_committed(slow: Bench) -> None:
+    slow.put("a", "1")
+    reply = slow.get("a")
+
+    assert not reply.is_answered
+    slow.journal.commit()
+    assert reply.response == "1"
+
+
+def test_an_answer_of_now_does_not_wait(slow: Bench) -> None:
+    slow.put("a", "1")
+    reply = new_reply()
+    slow.decide(Decision(answers_now=[(reply, "alive")]))
+
+    assert reply.response == "alive"
+
+
+def test_what_cannot_be_appended_is_not_applied_and_fails(bench: Bench) -> None:
+    bench.journal.refusal = ErrorCode.coordinator_not_available
+    reply = bench.put("a", "1")
+
+    assert reply.response is ErrorCode.coordinator_not_available
+    assert bench.shard.values == {}
+
+
+def test_a_refused_write_fails_the_parked_answers_that_it_would_have_given(bench: Bench) -> None:
+    waiting = bench.wait()
+    bench.journal.refusal = ErrorCode.not_coordinator
+    bench.put("a", "1")
+
+    assert waiting.response is ErrorCode.not_coordinator
+
+
+def test_a_parked_reply_is_answered_by_a_later_event(bench: Bench) -> None:
+    waiting = bench.wait()
+    assert not waiting.is_answered
+
+    bench.put("a", "1")
+    assert waiting.response == "changed"
+
+
+def test_effects_are_performed_once_committed(slow: Bench) -> None:
+    slow.decide(Decision(records=[("a", "1")], effects=["send"]))
+
+    assert slow.performed == []
+    slow.journal.commit()
+    assert slow.performed == ["send"]
+
+
+def test_effects_of_a_refused_decision_are_dropped(bench: Bench) -> None:
+    bench.journal.refusal = ErrorCode.not_coordinator
+    bench.decide(Decision(records=[("a", "1")], effects=["send"]))
+
+    assert bench.performed == []
+
+
+def test_an_atomic_decision_is_one_batch_however_large(bench: Bench) -> None:
+    bench.decide(Decision(records=[(f"key-{number}", "x" * 100) for number in range(50)]))
+
+    assert len(bench.journal.batches) == 1
+
+
+def test_a_decision_that_may_be_cut_keeps_to_the_largest_batch(bench: Bench) -> None:
+    names = [f"key-{number}" for number in range(50)]
+    bench.decide(Decision(records=[(name, "x" * 100) for name in names], is_atomic=False))
+
+    sizes = [sum(len(e.key or b"") + len(e.value or b"") for e in batch) for batch in bench.journal.batches]
+    assert len(sizes) > 1 and max(sizes) <= bench.journal.batch_bytes_max
+    assert list(bench.shard.values) == names
+
+
+def test_records_of_a_transaction_carry_their_producer(bench: Bench) -> None:
+    bench.decide(Decision(records=[("a", "1")], producer=Producer(7, 2)))
+
+    assert bench.journal.entries[0].producer == Producer(7, 2)
+
+
+def test_an_answer_that_waits_too_long_fails_but_its_effects_still_come(slow: Bench) -> None:
+    reply = new_reply()
+    slow.decide(Decision(records=[("a", "1")], answers=[(reply, "stored")], effects=["send"]))
+
+    slow.sleep(4.9)
+    assert not reply.is_answered
+    slow.sleep(0.2)
+    assert reply.response is ErrorCode.coordinator_not_available
+    slow.journal.commit()
+    assert slow.performed == ["send"]
+
+
+# ---- time ---------------------------------------------------------------------------------------------------
+
+
+def test_a_deadline_decides_through_the_log(bench: Bench) -> None:
+    bench.put_for("a", "1", ttl_ms=300)
+
+    bench.sleep(0.29)
+    assert "a" in bench.shard.values
+    bench.sleep(0.02)
+    assert "a" not in bench.shard.values
+    assert bench.journal.entries[-1].value is None
+
+
+def test_a_later_deadline_does_not_hide_an_earlier_one(bench: Bench) -> None:
+    bench.put_for("late", "1", ttl_ms=5000)
+    bench.put_for("soon", "1", ttl_ms=100)
+
+    bench.sleep(0.2)
+    assert bench.shard.values == {"late": "1"}
+
+
+def test_each_due_decision_is_carried_out_before_the_next_is_made(bench: Bench) -> None:
+    for name in "abc":
+        bench.put_for(name, "1", ttl_ms=100)
+
+    bench.sleep(0.2)
+    assert bench.shard.values == {}
+    assert [entry.key for entry in bench.journal.entries[3:]] == [b"a", b"b", b"c"]
+
+
+# ---- loading ------------------------------------------------------------------------------------------------
+
+
+def test_loading_replays_the_log(world: World) -> None:
+    bench = Bench(stored(("a", "1"), ("b", "2"), ("a", None)), world).load()
+
+    assert bench.get("b").response == "2"
+    assert bench.get("a").response is None
+    assert bench.shard.loaded_at is not None
+
+
+def test_requests_are_refused_while_the_log_is_loaded(world: World) -> None:
+    bench = Bench(stored(("a", "1")), world)
+
+    assert bench.put("b", "2").response is ErrorCode.coordinator_load_in_progress
+    assert bench.get("a").response is ErrorCode.coordinator_load_in_progress
+    assert bench.load().get("b").response is None
+
+
+def test_replay_gives_way_to_others(world: World) -> None:
+    journal = MemoryJournal()
+    journal.append([(f"key-{number}".encode(), b"") for number in range(10 * RECORDS_PER_TURN)], 0)
+    bench = Bench(journal, world)
+    turns = 0
+
+    async def watch() -> None:
+        nonlocal turns
+        while bench.driver.state is State.LOADING:
+            turns += 1
+            await world.sleep(0)
+
+    bench.start_loading()
+    world.run(watch())
+    assert turns >= 10
+
+
+def test_an_event_of_the_cluster_waits_for_the_load(world: World) -> None:
+    bench = Bench(stored(("a", "1")), world)
+    bench.driver.note(lambda shard, _: Decision(records=[(name, None) for name in shard.values]))
+
+    assert bench.load().get("a").response is None
+
+
+def test_a_log_that_cannot_be_read_is_loaded_again_from_nothing(world: World) -> None:
+    journal = stored(("a", "1"), ("b", "2"))
+    journal.unreadable = [OSError("broken"), OSError("still broken")]
+    bench = Bench(journal, world).load()
+
+    assert bench.get("a").response is ErrorCode.coordinator_load_in_progress
+    bench.sleep(1.0)
+    assert bench.get("a").response == "1"
+
+
+def test_records_of_an_unknown_kind_are_left_alone(world: World) -> None:
+    bench = Bench(stored(("?new", "1"), ("b", "2")), world).load()
+
+    assert bench.shard.values == {"b": "2"}
+
+
+def test_replay_tells_of_transactions_that_ended(world: World) -> None:
+    journal = MemoryJournal()
+    journal.append([(b"a", b"1")], 0, Producer(7, 2))
+    journal.append_marker(Producer(7, 2), is_commit=True)
+    bench = Bench(journal, world).load()
+
+    assert bench.shard.markers == [(Producer(7, 2), True)]
+    assert Entry(0, b"a", b"1", Producer(7, 2)) in journal.entries
+
+
+def test_what_was_loaded_but_is_not_committed_is_not_read(world: World) -> None:
+    journal = stored(("a", "1"), ("a", "2"))
+    journal.commits = False
+    journal.committed_offset = 1
+    bench = Bench(journal, world).load()
+    reply = bench.get("a")
+
+    assert not reply.is_answered
+    journal.commit()
+    assert reply.response == "2"
+
+
+# ---- giving up ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_loaded", [True, False])
+def test_without_leadership_nothing_is_served(world: World, is_loaded: bool) -> None:
+    bench = Bench(stored(("a", "1")), world)
+    if is_loaded:
+        bench.load()
+    bench.driver.close()
+
+    assert bench.get("a").response is ErrorCode.not_coordinator
+    assert bench.put("a", "2").response is ErrorCode.not_coordinator
+
+
+def test_giving_up_tells_everyone_who_waits(slow: Bench) -> None:
+    parked, written = slow.wait(), slow.put("a", "1")
+    unwritten = slow.wait()
+    slow.driver.close()
+
+    assert [reply.response for reply in (parked, written, unwritten)] == [ErrorCode.not_coordinator] * 3
+
+
+def test_a_deadline_after_giving_up_decides_nothing(bench: Bench) -> None:
+    bench.put_for("a", "1", ttl_ms=100)
+    bench.driver.close()
+
+    bench.sleep(0.5)
+    assert len(bench.journal.entries) == 1
+
+
+def test_a_load_that_is_given_up_never_serves(world: World) -> None:
+    bench = Bench(stored(("a", "1")), world)
+    bench.start_loading()
+    bench.driver.close()
+    bench.sleep(0.1)
+
+    assert bench.driver.state is State.CLOSED
+    assert bench.get("a").response is ErrorCode.not_coordinator

@@ -5,7 +5,7 @@ contract suite (tests/contract) runs over both. No module outside `runtime.real`
 bench) reads a clock, draws a random number, opens a file or a socket, or starts a thread.
 
 Rules that hold for every implementation:
-- All of it is used from the loop's thread, except what is handed to `Tasks.in_thread`.
+- All of it is used from the loop's thread, except what is handed to `Tasks.in_thread` or `Tasks.in_child`.
 - Operating errors are `OSError`s with a true `errno` (ENOSPC, EIO, ECONNRESET, ...).
 - `BlockingIOError` means "not now": a socket that is not ready, a page that is not cached, a lock that is
   held.
@@ -63,7 +63,32 @@ class Tasks(Protocol):
         """Run blocking work (fsync, a cold read) off the loop; the future resolves on the loop."""
         ...
 
+    async def in_child(self, work: Callable[..., T], *args: Any, report: Callable[[Any], object]) -> T:
+        """Run `work(child, *args)` in a process of its own, at low priority: what computes for long.
+
+        `work` is a function of a module, called with a `Child`; arguments, reports and the result are values
+        that can be pickled. Reports arrive on the loop, in order, and all of them before the result. OSError
+        is raised as it is; `ChildFailed` says what else was raised, or that the process died. Cancelling ends
+        the process, and returns when it is gone. It never outlives this process.
+        """
+        ...
+
     async def sleep(self, delay_s: float) -> None: ...
+
+
+class ChildFailed(Exception):
+    """Work in a child process failed, other than by an operating error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """The world of `Tasks.in_child`'s work. Everything in it may block."""
+
+    disk: Disk
+    clock: Clock
+    sleep: Callable[[float], object]
+    report: Callable[[Any], object]
+    """Tell the process that asked for the work how far it has come."""
 
 
 class File(Protocol):

@@ -2,7 +2,8 @@
 
 Thread work runs whole, at one virtual instant some time after it was asked for, and its future resolves some
 time after that: a crash may fall before, between or after. At most `threads_max` pieces are under way at
-once.
+once. Work in a child process does too; its sleeps put off what it tells, and its disk may crash the host
+within it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from moldau.runtime.ports import Child, ChildFailed, Clock, Disk
 from moldau.runtime.supervision import Report, Spawner
 from moldau.sim.loop import Life, SimLoop
 from moldau.sim.random import SimRandom
@@ -22,7 +24,18 @@ THREADS_MAX = 8
 
 
 class SimTasks:
-    __slots__ = ("_busy", "_delay_s", "_life", "_loop", "_random", "_spawner", "_waiting", "threads_max")
+    __slots__ = (
+        "_busy",
+        "_clock",
+        "_delay_s",
+        "_disk",
+        "_life",
+        "_loop",
+        "_random",
+        "_spawner",
+        "_waiting",
+        "threads_max",
+    )
 
     def __init__(
         self,
@@ -30,6 +43,8 @@ class SimTasks:
         life: Life,
         random: SimRandom,
         *,
+        disk: Disk,
+        clock: Clock,
         delay_s: tuple[float, float],
         report: Report,
         threads_max: int = THREADS_MAX,
@@ -39,6 +54,8 @@ class SimTasks:
         self._random = random
         self._delay_s = delay_s
         self._spawner = Spawner(loop, report=report, context=life.context)
+        self._disk = disk
+        self._clock = clock
         self._waiting: deque[tuple[asyncio.Future[Any], Callable[..., Any], tuple[Any, ...]]] = deque()
         self._busy = 0
         self.threads_max = threads_max
@@ -78,16 +95,17 @@ class SimTasks:
             self.call_later(self._random.between(*self._delay_s), self._execute, *self._waiting.popleft())
 
     def _execute(self, future: asyncio.Future[Any], work: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        result: Any = None
-        failure: Exception | None = None
+        result, failure = self._off_the_loop(work, args)
+        self.call_later(self._random.between(*self._delay_s), self._finish, future, result, failure)
+
+    def _off_the_loop(self, work: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, Exception | None]:
         self._life.in_thread = True
         try:
-            result = work(*args)
+            return work(*args), None
         except Exception as error:
-            failure = error
+            return None, error
         finally:
             self._life.in_thread = False
-        self.call_later(self._random.between(*self._delay_s), self._finish, future, result, failure)
 
     def _finish(self, future: asyncio.Future[Any], result: Any, failure: Exception | None) -> None:
         self._busy -= 1
@@ -99,3 +117,29 @@ class SimTasks:
         else:
             future.set_exception(failure)
             self._spawner.watch(future, "work in a thread")
+
+    async def in_child(self, work: Callable[..., T], *args: Any, report: Callable[[Any], object]) -> T:
+        slept_s: list[float] = []
+        told: list[tuple[float, Any]] = []
+
+        def tell(value: Any) -> None:
+            told.append((sum(slept_s), value))
+
+        await self.sleep(self._random.between(*self._delay_s))
+        begun_s = self._loop.time()
+        child = Child(self._disk, self._clock, slept_s.append, tell)
+        result, failure = self._off_the_loop(work, (child, *args))
+        for after_s, value in told:
+            await self._sleep_until(begun_s + after_s)
+            report(value)
+        await self._sleep_until(begun_s + sum(slept_s))
+        if failure is None:
+            finished: T = result
+            return finished
+        if isinstance(failure, OSError):
+            raise failure
+        raise ChildFailed(f"{type(failure).__name__}: {failure}")
+
+    async def _sleep_until(self, when_s: float) -> None:
+        jitter_s = self._random.between(*self._delay_s)
+        await self.sleep(max(0.0, when_s - self._loop.time()) + jitter_s)

@@ -179,10 +179,13 @@ class SimHost:
     def _start(self) -> None:
         self._lives += 1
         life = self._life = Life(self.name, self._lives)
+        disk = SimDisk(self.drive, life, self._world.trace, self.clock.wall_ms)
         tasks = SimTasks(
             self._world.loop,
             life,
             self._random.fork("threads"),
+            disk=disk,
+            clock=self.clock,
             delay_s=self._thread_delay_s,
             report=self._report,
         )
@@ -191,7 +194,7 @@ class SimHost:
             random=self._random.fork("life"),
             tasks=tasks,
             net=SimNet(self._world.stations, self.name, life, tasks, self._report),
-            disk=SimDisk(self.drive, life, self._world.trace, self.clock.wall_ms),
+            disk=disk,
         )
 
     def _report(self, name: str, error: BaseException) -> None:

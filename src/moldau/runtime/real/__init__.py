@@ -1,5 +1,5 @@
-"""The ports over the operating system: the one place that touches clocks, entropy, files, sockets and
-threads.
+"""The ports over the operating system: the one place that touches clocks, entropy, files, sockets,
+threads and processes.
 
 `run(main)` is how a process starts: it makes the loop and the runtime, runs `main(runtime)` to its end, and
 leaves nothing behind. Code that has a loop of its own calls `real_runtime()` on that loop's thread and
@@ -44,7 +44,7 @@ def real_runtime(
     return Runtime(
         clock=RealClock(),
         random=RealRandom(),
-        tasks=RealTasks(loop),
+        tasks=RealTasks(loop, features),
         net=RealNet(loop, features),
         disk=RealDisk(features),
     )

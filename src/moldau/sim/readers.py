@@ -47,8 +47,9 @@ def unfold(data: bytes, offset: int) -> Iterator[Record]:
     """The records from an offset on in what a fetch of that offset was answered with."""
     position, next_offset = 0, None
     while position < len(data):
-        if position + HEADER_BYTES > len(data) or position + read_header(data, position).size > len(data):
-            raise Damaged(f"{len(data) - position} bytes that are no whole batch")
+        left = len(data) - position
+        if left < HEADER_BYTES or not HEADER_BYTES <= read_header(data, position).size <= left:
+            raise Damaged(f"{left} bytes that are no whole batch")
         header = read_header(data, position)
         batch = data[position : position + header.size]
         if next_offset is None and not header.base_offset <= offset <= header.last_offset:

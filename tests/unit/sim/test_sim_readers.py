@@ -1,0 +1,20 @@
+"""What the simulation's readers take for damage: they must say so, whatever the bytes are."""
+
+from __future__ import annotations
+
+import pytest
+
+from moldau.records.record import Record, build_batch
+from moldau.sim.readers import Damaged, unfold
+
+BATCH = build_batch([Record(0, 1, b"key", b"value")])
+
+
+def test_whole_batches_are_read() -> None:
+    assert [record.value for record in unfold(BATCH, 0)] == [b"value"]
+
+
+@pytest.mark.parametrize("tail", [bytes(70), bytes(5), b"\xff" * 70, BATCH[:-1], BATCH[:61]], ids=len)
+def test_what_is_no_whole_batch_is_damage(tail: bytes) -> None:
+    with pytest.raises(Damaged):
+        list(unfold(BATCH + tail, 0))

@@ -26,14 +26,15 @@ from moldau.config.broker import BrokerConfig
 from moldau.config.topic import TopicConfig, topic_config
 from moldau.controller.controller import Controller
 from moldau.controller.persistence import PersistentImage
+from moldau.log import names
 from moldau.log.log import Log
 from moldau.log.manager import LogManager
 from moldau.metadata.image import ClusterImage, Topic
 from moldau.metadata.records import (
     BrokerInfo,
     ConfigChanged,
-    PartitionChanged,
     PartitionsAdded,
+    PartitionsChanged,
     Record,
     ResourceType,
     TopicCreated,
@@ -164,8 +165,9 @@ class Broker:
                     await self._open_partitions(self.image.topics[record.name])
                 case TopicDeleted():
                     self._delete_partitions(record)
-                case PartitionChanged():
-                    self.partition(record.name, record.partition).change(record.state)
+                case PartitionsChanged():
+                    for index, state in record.states.items():
+                        self.partition(record.name, index).change(state)
                 case ConfigChanged():
                     self._configure(record)
 
@@ -234,13 +236,16 @@ class Broker:
         self.image = state.image
         self.controller = Controller(self._store, state, random, self, self.on_change)
         self._load_dynamic_config()
-        await self._open_logs()
+        doubtful = await self._open_logs()
+        await self.controller.begin_epochs(doubtful)
         self._listen()
         await self.controller.register(self._registration())
         self.is_ready = True
 
-    async def _open_logs(self) -> None:
+    async def _open_logs(self) -> list[TopicPartition]:
+        """Open the logs; those of which a crash may have taken records that someone has read already."""
         config = self.config
+        was_clean = await self.tasks.in_thread(self._was_stopped_cleanly)  # opening takes the marks away
         self.log_manager = LogManager(
             self.runtime,
             config.log_dirs,
@@ -256,10 +261,16 @@ class Broker:
             producer_expiration_ms=config["producer.id.expiration.ms"],
         )
         await self.log_manager.open()
+        kept = set(self.log_manager.logs) if was_clean else set()
         for topic in self.image.topics.values():
             await self._open_partitions(topic)
         for place in self.log_manager.logs.keys() - self.partitions.keys():
             log.warning("%s is in the data folder but not in the cluster: its files are left alone", place)
+        return [place for place in self.partitions if place not in kept]
+
+    def _was_stopped_cleanly(self) -> bool:
+        exists = self.runtime.disk.exists
+        return all(exists(f"{folder}/{names.CLEAN_SHUTDOWN}") for folder in self.config.log_dirs)
 
     def _topic_config(self, name: str) -> TopicConfig:
         topic = self.image.topics.get(name)

@@ -14,8 +14,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
 from moldau.base.errors import ErrorCode, KafkaError
+from moldau.base.ids import TopicPartition
 from moldau.config.broker import BrokerConfig
 from moldau.controller.configs import Alterations, AlterOutcome, decide_alter
+from moldau.controller.leaders import decide_new_epochs
 from moldau.controller.persistence import PersistentImage, new_uuid
 from moldau.controller.producer_ids import ProducerIds
 from moldau.controller.topics import (
@@ -70,6 +72,13 @@ class Controller:
             records: list[Record] = [BrokerRegistered(broker), elected]
             await self._state.write(records)
             await self._tell(records)
+
+    async def begin_epochs(self, places: Sequence[TopicPartition]) -> None:
+        """The leaders of these partitions go on as new ones, because their last life may have lost something."""
+        async with self._one_change:
+            if records := decide_new_epochs(self.image, places):
+                await self._state.write(records)
+                await self._tell(records)
 
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False

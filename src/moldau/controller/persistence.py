@@ -16,8 +16,8 @@ from moldau.metadata.image import ClusterImage
 from moldau.metadata.records import (
     ConfigChanged,
     ConfigResource,
-    PartitionChanged,
     PartitionsAdded,
+    PartitionsChanged,
     PartitionState,
     Record,
     ResourceType,
@@ -108,9 +108,10 @@ class PersistentImage:
             case PartitionsAdded():
                 partitions = self.image.topics[record.name].partitions + record.partitions
                 return [self._put_topic(record.name, record.topic_id, partitions)]
-            case PartitionChanged():
+            case PartitionsChanged():
                 states = list(self.image.topics[record.name].partitions)
-                states[record.partition] = record.state
+                for index, state in record.states.items():
+                    states[index] = state
                 return [self._put_topic(record.name, record.topic_id, tuple(states))]
             case ConfigChanged():
                 return self._config_operations(record)

@@ -19,8 +19,8 @@ from moldau.metadata.records import (
     ConfigChanged,
     ConfigResource,
     ControllerElected,
-    PartitionChanged,
     PartitionsAdded,
+    PartitionsChanged,
     PartitionState,
     Record,
     ResourceType,
@@ -97,8 +97,8 @@ class ClusterImage:
             case PartitionsAdded():
                 topic = self._topic(record.name, record.topic_id)
                 self._put(topic._replace(partitions=topic.partitions + record.partitions))
-            case PartitionChanged():
-                self._change_partition(record)
+            case PartitionsChanged():
+                self._change_partitions(record)
             case ConfigChanged():
                 self._change_configs(record)
             case BrokerRegistered():
@@ -139,13 +139,14 @@ class ClusterImage:
             if not self._collisions[key]:
                 del self._collisions[key]
 
-    def _change_partition(self, record: PartitionChanged) -> None:
+    def _change_partitions(self, record: PartitionsChanged) -> None:
         topic = self._topic(record.name, record.topic_id)
-        invariant(0 <= record.partition < len(topic.partitions), f"no {record.name}-{record.partition}")
-        before = topic.partitions[record.partition]
-        invariant(record.state.partition_epoch > before.partition_epoch, "the partition epoch did not rise")
         partitions = list(topic.partitions)
-        partitions[record.partition] = record.state
+        for index, state in record.states.items():
+            invariant(0 <= index < len(partitions), f"no {record.name}-{index}")
+            before = partitions[index]
+            invariant(state.partition_epoch > before.partition_epoch, "the partition epoch did not rise")
+            partitions[index] = state
         self._put(topic._replace(partitions=tuple(partitions)))
 
     def _change_configs(self, record: ConfigChanged) -> None:

@@ -85,11 +85,12 @@ class PartitionsAdded(NamedTuple):
     partitions: tuple[PartitionState, ...]
 
 
-class PartitionChanged(NamedTuple):
+class PartitionsChanged(NamedTuple):
+    """Some partitions of a topic have other states now, by their numbers."""
+
     name: str
     topic_id: UUID
-    partition: int
-    state: PartitionState
+    states: Mapping[int, PartitionState]
 
 
 class ConfigChanged(NamedTuple):
@@ -106,6 +107,6 @@ Record = (
     | TopicCreated
     | TopicDeleted
     | PartitionsAdded
-    | PartitionChanged
+    | PartitionsChanged
     | ConfigChanged
 )

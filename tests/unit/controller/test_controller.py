@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from moldau.base.errors import ErrorCode
+from moldau.base.ids import TopicPartition
 from moldau.config.broker import BrokerConfig
 from moldau.controller.configs import Alteration, Alterations
 from moldau.controller.controller import Controller
 from moldau.controller.persistence import PersistentImage, base64_of
 from moldau.controller.producer_ids import BLOCK_SIZE
 from moldau.controller.topics import MorePartitions, NewTopic, TopicReference
-from moldau.metadata.records import BrokerInfo, Record, ResourceType, TopicCreated
+from moldau.metadata.records import BrokerInfo, PartitionsChanged, Record, ResourceType, TopicCreated
 from moldau.sim.random import SimRandom
 from moldau.store.memory import MemoryStore, Tree
 from moldau.store.port import Create, Operation
@@ -85,6 +86,25 @@ def test_everything_decided_is_there_after_a_restart() -> None:
         again = await Node.start(MemoryStore(tree))
         assert again.controller.image.topics["a"].configs == {}
         assert again.controller.image.broker_configs == {"1": {"log.retention.ms": "8"}}
+
+    run(scene())
+
+
+def test_a_new_leader_epoch_is_kept_for_the_partitions_that_began_it() -> None:
+    async def scene() -> None:
+        tree = Tree()
+        node = await Node.start(MemoryStore(tree))
+        await node.controller.create_topics([NewTopic("a", 3), NewTopic("b")])
+        node.told.clear()
+        places = [TopicPartition("a", 0), TopicPartition("a", 2), TopicPartition("b", 0)]
+        await node.controller.begin_epochs(places)
+        assert [record.name for record in node.told if isinstance(record, PartitionsChanged)] == ["a", "b"]
+        await node.controller.begin_epochs([TopicPartition("a", 2)])
+        topics = (await Node.start(MemoryStore(tree))).controller.image.topics
+        assert topics == node.controller.image.topics
+        assert [state.leader_epoch for state in topics["a"].partitions] == [1, 0, 2]
+        assert [state.partition_epoch for state in topics["a"].partitions] == [1, 0, 2]
+        assert [state.leader for state in topics["a"].partitions] == [1, 1, 1]
 
     run(scene())
 

@@ -15,8 +15,8 @@ from moldau.metadata.records import (
     ConfigChanged,
     ConfigResource,
     ControllerElected,
-    PartitionChanged,
     PartitionsAdded,
+    PartitionsChanged,
     PartitionState,
     Record,
     ResourceType,
@@ -76,7 +76,7 @@ def test_partitions_are_added_behind_those_that_are_there() -> None:
 def test_a_topic_that_someone_holds_does_not_change_under_him() -> None:
     image = image_of(topic("a"))
     held = image.topics["a"]
-    image.apply(PartitionChanged("a", ONE, 0, STATE._replace(leader=2, leader_epoch=1, partition_epoch=1)))
+    image.apply(PartitionsChanged("a", ONE, {0: STATE._replace(leader=2, leader_epoch=1, partition_epoch=1)}))
     assert held.partitions[0].leader == 1
     assert image.topics["a"].partitions[0].leader == 2
 
@@ -119,8 +119,8 @@ def test_names_that_differ_only_by_dot_and_underscore_collide() -> None:
         TopicDeleted("a", TWO),
         TopicDeleted("b", ONE),
         PartitionsAdded("b", ONE, (STATE,)),
-        PartitionChanged("a", ONE, 1, STATE._replace(partition_epoch=1)),
-        PartitionChanged("a", ONE, 0, STATE),
+        PartitionsChanged("a", ONE, {1: STATE._replace(partition_epoch=1)}),
+        PartitionsChanged("a", ONE, {0: STATE}),
         ConfigChanged(ConfigResource(ResourceType.TOPIC, "b"), {}),
         TopicCreated("b", TWO, (), {}),
         ControllerElected(1, 4),

@@ -1,0 +1,100 @@
+"""What a broker tells of itself after a restart, of each kind."""
+
+from __future__ import annotations
+
+import pytest
+
+from moldau.broker.node import Broker
+from moldau.config.broker import BrokerConfig
+from moldau.controller.topics import NewTopic
+from moldau.records.record import Record, build_batch
+from moldau.replication.partition import Partition
+from moldau.sim.world import SimHost, World
+from moldau.store.memory import MemoryStore, Tree
+
+SETTINGS = {"listeners": "PLAINTEXT://:9092", "log.dirs": "/data", "moldau.http.port": "-1"}
+TOPIC = "topic"
+
+
+class Stage:
+    """A broker on a host of a simulated world, and its next lives."""
+
+    def __init__(self, world: World) -> None:
+        self._host: SimHost = world.host("broker")
+        self._tree = Tree()
+        self.broker: Broker
+
+    async def start(self) -> Broker:
+        runtime = self._host.runtime if self._host.alive else self._host.restart()
+        self.broker = Broker(BrokerConfig.parse(SETTINGS), runtime, MemoryStore(self._tree, runtime.tasks))
+        await runtime.tasks.spawn(self.broker.start(), name="start")
+        return self.broker
+
+    async def end(self, how: str, remove: str | None = None) -> None:
+        """`remove` is a folder that goes after the stop."""
+        if how == "stopped":
+            tasks = self._host.runtime.tasks
+            await tasks.spawn(self.broker.stop(), name="stop")
+            if remove is not None:
+                await tasks.spawn(self._remove(remove), name="remove")
+            self._host.kill()
+        elif how == "killed":
+            self._host.kill()
+        else:
+            self._host.crash()
+
+    async def _remove(self, folder: str) -> None:
+        await self._host.runtime.tasks.in_thread(self._host.runtime.disk.remove_tree, folder)
+
+
+def append(partition: Partition, value: bytes) -> None:
+    buffer = bytearray(build_batch([Record(0, 1, b"key", value)]))
+    done = partition.log.append(
+        memoryview(buffer), 0, len(buffer), leader_epoch=partition.leader_epoch, now_ms=1
+    )
+    assert not done.error
+
+
+@pytest.mark.parametrize(("how", "epoch_after"), [("stopped", 0), ("killed", 1), ("without power", 1)])
+def test_a_crash_ends_the_leader_epoch_so_that_readers_can_tell_what_was_lost(
+    how: str, epoch_after: int
+) -> None:
+    async def scene() -> None:
+        broker = await stage.start()
+        await broker.controller.create_topics([NewTopic(TOPIC, 2, 1)])
+        for _ in range(5):
+            append(broker.partition(TOPIC, 1), b"written and perhaps lost")
+        await stage.end(how)
+
+        broker = await stage.start()
+        assert [state.leader_epoch for state in broker.image.topics[TOPIC].partitions] == [epoch_after] * 2
+        partition = broker.partition(TOPIC, 1)
+        kept = partition.log.next_offset
+        append(partition, b"written later")
+        last_known = partition.log.end_offset_for_epoch(0)
+        assert last_known == (0, kept if epoch_after else kept + 1)
+
+        await stage.end("stopped")
+        broker = await stage.start()
+        assert broker.partition(TOPIC, 1).leader_epoch == epoch_after
+        assert broker.partition(TOPIC, 1).log.end_offset_for_epoch(0) == last_known
+
+    with World(1) as world:
+        stage = Stage(world)
+        world.run(scene())
+        assert not world.failures
+
+
+def test_a_log_that_is_gone_begins_anew_in_a_new_epoch() -> None:
+    async def scene() -> None:
+        broker = await stage.start()
+        await broker.controller.create_topics([NewTopic(TOPIC, 1, 1)])
+        append(broker.partition(TOPIC, 0), b"gone with its folder")
+        await stage.end("stopped", remove=f"/data/{TOPIC}-0")
+        broker = await stage.start()
+        assert broker.partition(TOPIC, 0).log.next_offset == 0
+        assert broker.partition(TOPIC, 0).leader_epoch == 1
+
+    with World(1) as world:
+        stage = Stage(world)
+        world.run(scene())

@@ -98,9 +98,8 @@ def exposition(samples: Iterator[Sample]) -> str:
         lines.append(f"# HELP {sample.name} {sample.help}")
         lines.append(f"# TYPE {sample.name} {sample.kind}")
         for labels, value in sample.values:
-            lines.append(
-                f"{sample.name}{{{labels}}} {value:g}" if labels else f"{sample.name} {_number(value)}"
-            )
+            label = f"{{{labels}}}" if labels else ""
+            lines.append(f"{sample.name}{label} {_number(value)}")
     return "\n".join(lines) + "\n"
 
 

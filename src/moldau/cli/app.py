@@ -25,10 +25,14 @@ COMMANDS = {
     "message": "Produce messages from stdin, consume to stdout.",
     "config": "Read and change the configuration of topics and brokers.",
     "log": "Dump, verify and measure the files of a data folder.",
+    "import": "Take over the data of an Apache Kafka 4 node.",
     "bench": "Measure throughput and latency of a cluster.",
     "doctor": "Check this machine, a data folder and a cluster.",
     "completion": "Print the completion script of a shell.",
 }
+
+# Where a command's module cannot have its name.
+MODULES = {"import": "import_kafka"}
 
 INDENT = " " * len("error: ")
 EXAMPLES = """
@@ -42,7 +46,7 @@ moldau message consume orders
 
 
 class Root(Group):
-    """Finds its commands by name in `COMMANDS`, each in the module of the same name."""
+    """Finds its commands by name in `COMMANDS`, each in the module of the same name or as `MODULES` says."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -50,7 +54,7 @@ class Root(Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = importlib.import_module(f"moldau.cli.{cmd_name}").command
+        command = importlib.import_module(f"moldau.cli.{MODULES.get(cmd_name, cmd_name)}").command
         assert isinstance(command, click.Command)
         return command
 

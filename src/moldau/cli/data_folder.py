@@ -12,6 +12,7 @@ from moldau.cli.errors import CliError, Exit
 
 STORE_FILE = "cluster.sqlite"
 PID_FILE = "pid"
+KAFKA_METADATA = "__cluster_metadata-0"
 # What a file system or a desktop puts into a folder by itself.
 HARMLESS = frozenset({"lost+found", ".DS_Store"})
 
@@ -41,6 +42,11 @@ def prepare_folder(folder: str, option: str) -> None:
 def refuse_foreign_cluster(data: str, option: str) -> None:
     """A folder for `moldau up` is new, empty, or one that `moldau up` made."""
     names = visible_names(data)
+    if is_kafkas(names):
+        raise cannot_start(
+            f"The folder {data} is Apache Kafka's.",
+            f"`moldau import --from {data} --data NEW_FOLDER` takes over what is in it; nothing was touched.",
+        )
     if names and STORE_FILE not in names and not any(is_broker_folder(data, name) for name in names):
         raise foreign(data, names, option)
 
@@ -48,8 +54,19 @@ def refuse_foreign_cluster(data: str, option: str) -> None:
 def refuse_foreign_broker(folder: str, option: str) -> None:
     """A folder for one broker is new, empty, or has the mark of a broker's data."""
     names = visible_names(folder)
+    if is_kafkas(names):
+        raise cannot_start(
+            f"The folder {folder} is Apache Kafka's.",
+            f"`moldau import --in-place {folder}` makes it Moldau's, `moldau import --from {folder}` copies it;"
+            " nothing was touched.",
+        )
     if names and "meta.properties" not in names and set(names) - {PID_FILE, ".lock", STORE_FILE}:
         raise foreign(folder, names, option)
+
+
+def is_kafkas(names: list[str]) -> bool:
+    """Whether Apache Kafka wrote a folder, and no import has made it Moldau's."""
+    return KAFKA_METADATA in names and STORE_FILE not in names
 
 
 def foreign(folder: str, names: list[str], option: str) -> CliError:
@@ -64,6 +81,12 @@ def visible_names(folder: str) -> list[str]:
     if not os.path.isdir(folder):
         return []
     return sorted(name for name in os.listdir(folder) if name not in HARMLESS)
+
+
+def only_broker(data: str) -> int | None:
+    """The id of the one broker whose data is there: an imported one keeps the id that it had."""
+    ids = [int(name.rpartition("-")[2]) for name in visible_names(data) if is_broker_folder(data, name)]
+    return ids[0] if len(ids) == 1 else None
 
 
 def is_broker_folder(data: str, name: str) -> bool:

@@ -10,7 +10,13 @@ from collections.abc import Iterator
 
 import click
 
-from moldau.cli.data_folder import STORE_FILE, broker_folder, prepare_folder, refuse_foreign_cluster
+from moldau.cli.data_folder import (
+    STORE_FILE,
+    broker_folder,
+    only_broker,
+    prepare_folder,
+    refuse_foreign_cluster,
+)
 from moldau.cli.errors import usage
 from moldau.cli.help import Command
 from moldau.cli.launch import Launch, log_options, read_config, run_broker, store_option, store_path
@@ -76,11 +82,12 @@ def command(
         options["listeners"] = f"PLAINTEXT://:{port}"
     with data_folder(data) as given:
         folder = os.path.abspath(given)
-        defaults = {"node.id": str(BROKER_ID), "log.dirs": broker_folder(folder, BROKER_ID)}
+        broker_id = only_broker(folder) or BROKER_ID
+        defaults = {"node.id": str(broker_id), "log.dirs": broker_folder(folder, broker_id)}
         config = read_config(defaults, None, options)
         refuse_foreign_cluster(folder, "--data")
         prepare_folder(folder, "--data")
-        prepare_folder(broker_folder(folder, BROKER_ID), "--data")
+        prepare_folder(broker_folder(folder, broker_id), "--data")
         default_store = os.path.join(folder, STORE_FILE)
         path = store_path(store or config["moldau.store"], default_store)
         run_broker(Launch(config, path, as_json, log_level, log_format))

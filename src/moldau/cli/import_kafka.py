@@ -1,0 +1,271 @@
+"""`moldau import`: take over the data of an Apache Kafka 4 node that was stopped."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from moldau.cli.data_folder import STORE_FILE, broker_folder, prepare_folder, visible_names
+from moldau.cli.errors import CliError, file_error, usage
+from moldau.cli.help import Command
+from moldau.cli.import_report import bytes_bar, describe, document, show_plan
+from moldau.cli.log_places import DEFAULT_DATA
+from moldau.cli.options import json_option
+from moldau.cli.output import count_of, good, human_bytes, note, print_json, say
+
+if TYPE_CHECKING:
+    from moldau.importer.carry_out import How
+    from moldau.importer.plan import Plan
+
+ROOM_LEFT_BYTES = 64 * 1024 * 1024
+"""What an import leaves free on the disk."""
+
+
+@click.command(
+    name="import",
+    cls=Command,
+    examples="""
+# What is in a folder of Kafka's log.dirs, and can it be imported?
+moldau import --from /var/lib/kafka --dry-run
+# Copy it; Kafka's folder is only read
+moldau import --from /var/lib/kafka --data ./moldau-data
+moldau up --data ./moldau-data
+# Kafka had several log.dirs; do not copy closed segments but share them
+moldau import --from /disk1/kafka --from /disk2/kafka --link
+# Without a copy: the folder becomes Moldau's, for `moldau broker`
+moldau import --in-place /var/lib/kafka
+""",
+)
+@click.option(
+    "--from",
+    "sources",
+    multiple=True,
+    metavar="DIR",
+    help="A folder of Kafka's log.dirs; repeat it for each. It is only read.",
+)
+@click.option(
+    "-d", "--data", metavar="DIR", help=f"Where to: a new or empty folder.  [default: {DEFAULT_DATA}]"
+)
+@click.option("--link", is_flag=True, help="Share closed segments with Kafka's folder as hard links.")
+@click.option(
+    "--in-place",
+    "in_place",
+    multiple=True,
+    metavar="DIR",
+    help="Make this folder of Kafka's log.dirs Moldau's own; repeat it for each.",
+)
+@click.option("-n", "--dry-run", is_flag=True, help="Say what would be imported; write nothing.")
+@json_option()
+def command(
+    sources: tuple[str, ...],
+    data: str | None,
+    link: bool,
+    in_place: tuple[str, ...],
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Take over the data of an Apache Kafka 4 node.
+
+    Topics keep their ids, settings and records, with offsets, timestamps and the state of idempotent producers; the
+    node keeps its id. Kafka must have been stopped cleanly, and be a cluster of one node.
+    """
+    if bool(sources) == bool(in_place):
+        raise usage(
+            "Name Kafka's folders with either --from or --in-place.", "--dry-run shows what is there."
+        )
+    if in_place and (data is not None or link):
+        raise usage("--in-place copies nothing, so it takes no --data and no --link.")
+    paths = [os.path.abspath(path) for path in sources or in_place]
+    plan = planned(paths)
+    if in_place:
+        plan_in_place(plan, dry_run, as_json)
+    else:
+        plan_copy(plan, os.path.abspath(data or DEFAULT_DATA), link, dry_run, as_json)
+
+
+def planned(paths: Sequence[str]) -> Plan:
+    from moldau.cli.log_disk import ReadOnlyDisk
+    from moldau.importer.plan import plan_import
+    from moldau.importer.refusal import ImportRefused
+    from moldau.importer.source import survey
+
+    if len(set(paths)) < len(paths):
+        raise usage("A folder is named twice.")
+    for path in paths:
+        if not os.path.isdir(path):
+            raise file_error(FileNotFoundError(None, None, path), path)
+        if os.path.exists(os.path.join(path, STORE_FILE)):
+            raise CliError(
+                f"{path} is Moldau's already: it has a {STORE_FILE}.", "Run it with `moldau broker`."
+            )
+    try:
+        return plan_import(survey(ReadOnlyDisk(), paths))
+    except ImportRefused as refusal:
+        raise CliError(refusal.message, refusal.hint) from refusal
+    except OSError as error:
+        raise file_error(error, paths[0]) from error
+
+
+# ---- into a new folder ------------------------------------------------------------------------------------------
+
+
+def plan_copy(plan: Plan, data: str, link: bool, dry_run: bool, as_json: bool) -> None:
+    check_place(data)
+    mode = "link" if link else "copy"
+    show_plan(plan, as_json)
+    how: dict[How, int] = {}
+    if not dry_run:
+        how = copy_over(plan, data, link)
+    if as_json:
+        print_json(document(plan, mode, data, dry_run, how))
+        return
+    total = f"{count_of(len(plan.logs), 'partition')}, {human_bytes(plan.size)}"
+    if dry_run:
+        note(f"Nothing was written. Without --dry-run, {total} go to {data}.")
+    else:
+        say(f"{good('imported')}: {total} ({describe(how)}) in {data}")
+        say(f"Start it with: moldau up --data {data}")
+
+
+def check_place(data: str) -> None:
+    from moldau.importer.carry_out import PARTIAL
+
+    found = [name for name in visible_names(data) if name != PARTIAL]
+    if found:
+        raise CliError(
+            f"{data} is not empty ({', '.join(found[:3])}).", "Name a new or empty folder with --data."
+        )
+    if os.path.exists(data) and not os.path.isdir(data):
+        raise CliError(f"{data} is not a folder.", "Name a new or empty folder with --data.")
+
+
+def copy_over(plan: Plan, data: str, link: bool) -> dict[How, int]:
+    from moldau.cli.import_files import RealCarrier
+    from moldau.controller.persistence import new_uuid
+    from moldau.importer.carry_out import PARTIAL, publish_copy, stage_copy
+    from moldau.runtime.real.disk import RealDisk
+    from moldau.runtime.real.features import Features
+    from moldau.runtime.real.random import RealRandom
+
+    was_there = os.path.isdir(data)
+    prepare_folder(data, "--data")
+    partial = os.path.join(data, PARTIAL)
+    remove_leftover(partial)
+    disk, carrier = RealDisk(Features.detect()), RealCarrier()
+    broker = os.path.basename(broker_folder(data, plan.source.node_id))
+    try:
+        check_room(plan, data, link)
+        with bytes_bar("importing", plan.size) as on_bytes:
+            how = stage_copy(
+                plan,
+                f"{partial}/{broker}",
+                disk,
+                carrier,
+                directory_id=new_uuid(RealRandom()),
+                share=link,
+                on_bytes=on_bytes,
+            )
+        make_store(plan, f"{partial}/{STORE_FILE}")
+        carrier.sync()
+        publish_copy(disk, data, broker, STORE_FILE)
+    except BaseException as error:
+        shutil.rmtree(partial if was_there else data, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise failed(error) from error
+        raise
+    return how
+
+
+def remove_leftover(path: str) -> None:
+    """Of an import that was interrupted."""
+    if os.path.isdir(path):
+        note(f"Removing {path}, which an interrupted import left.")
+        shutil.rmtree(path)
+
+
+def check_room(plan: Plan, data: str, link: bool) -> None:
+    from moldau.cli.import_files import can_clone
+
+    needed = sum(file.size for log in plan.logs for file in log.files if not (link and file.is_closed))
+    free = shutil.disk_usage(data).free
+    if needed + ROOM_LEFT_BYTES > free and not can_clone(
+        f"{plan.source.folders[0].path}/meta.properties", data
+    ):
+        raise CliError(
+            f"{human_bytes(needed)} are to be copied to {data}, where {human_bytes(free)} are free.",
+            "Name a folder on another disk, share closed segments with --link, or import with --in-place.",
+        )
+
+
+# ---- in Kafka's own folders -------------------------------------------------------------------------------------
+
+
+def plan_in_place(plan: Plan, dry_run: bool, as_json: bool) -> None:
+    folders = [folder.path for folder in plan.source.folders]
+    show_plan(plan, as_json)
+    if not dry_run:
+        take_over(plan)
+    if as_json:
+        print_json(document(plan, "in-place", folders[0], dry_run, {}))
+        return
+    total = f"{count_of(len(plan.logs), 'partition')}, {human_bytes(plan.size)}"
+    if dry_run:
+        note(f"Nothing was written. Without --dry-run, {total} become Moldau's in {', '.join(folders)}.")
+    else:
+        logs = ",".join(folder.path for folder in plan.source.folders if folder.partitions) or folders[0]
+        say(f"{good('taken over')}: {total} in {', '.join(folders)}")
+        say(
+            f"Start it with: moldau broker --config FILE --set node.id={plan.source.node_id} --set log.dirs={logs}"
+            f" --store sqlite:{os.path.join(folders[0], STORE_FILE)}"
+        )
+
+
+def take_over(plan: Plan) -> None:
+    from moldau.importer.carry_out import PARTIAL, publish_in_place
+    from moldau.runtime.real.disk import RealDisk
+    from moldau.runtime.real.features import Features
+
+    folder = plan.source.folders[0].path
+    partial = os.path.join(folder, PARTIAL)
+    remove_leftover(partial)
+    try:
+        os.mkdir(partial)
+        make_store(plan, f"{partial}/{STORE_FILE}")
+        publish_in_place(
+            plan, RealDisk(Features.detect()), f"{partial}/{STORE_FILE}", f"{folder}/{STORE_FILE}"
+        )
+    except OSError as error:
+        raise failed(error) from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+# ---- both -------------------------------------------------------------------------------------------------------
+
+
+def make_store(plan: Plan, path: str) -> None:
+    from moldau.importer.carry_out import write_store
+    from moldau.runtime.ports import Runtime
+    from moldau.runtime.real import run
+    from moldau.store.sqlite import SqliteStore
+
+    async def make(runtime: Runtime) -> None:
+        store = await SqliteStore.open(runtime.tasks, path)
+        try:
+            await write_store(plan, store, runtime.random)
+        finally:
+            await store.close()
+
+    run(make)
+
+
+def failed(error: OSError) -> CliError:
+    where = f" ({error.filename})" if error.filename else ""
+    return CliError(
+        f"The import failed: {error.strerror or error}{where}.",
+        "Kafka's folder is as it was. Mend the cause and import again.",
+    )

@@ -1,0 +1,130 @@
+"""What an import will do: the records for Moldau's cluster store, the files, and what a person should know. Pure.
+
+The node keeps its id and leads every partition, in a new epoch, as after a restart of Kafka. Settings that Moldau
+would refuse are left out, and told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from moldau.config.broker import BrokerConfig
+from moldau.config.key import ConfigError
+from moldau.config.topic import check_topic_overrides
+from moldau.importer.kraft_cluster import KafkaTopic
+from moldau.importer.source import Source
+from moldau.importer.source_log import SourceLog
+from moldau.metadata.records import (
+    ConfigChanged,
+    ConfigResource,
+    PartitionState,
+    Record,
+    ResourceType,
+    TopicCreated,
+)
+
+NOTED_NAMES_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    source: Source
+    records: list[Record] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def topics(self) -> list[TopicCreated]:
+        return [record for record in self.records if isinstance(record, TopicCreated)]
+
+    @property
+    def logs(self) -> list[SourceLog]:
+        return list(self.source.logs.values())
+
+    @property
+    def size(self) -> int:
+        return sum(log.size for log in self.logs)
+
+
+def plan_import(source: Source) -> Plan:
+    plan = Plan(source)
+    for topic in source.cluster.topics:
+        plan.records.append(_topic(source, topic, plan.notes))
+    for (type_, name), configs in sorted(source.cluster.configs.items()):
+        resource = ConfigResource(ResourceType(type_), name)
+        if resource.type is ResourceType.BROKER:
+            configs = _broker_configs(source.node_id, name, configs, plan.notes)
+        if resource.type is not ResourceType.TOPIC and configs:
+            plan.records.append(ConfigChanged(resource, configs))
+    plan.notes.extend(_notes(source))
+    return plan
+
+
+def _topic(source: Source, topic: KafkaTopic, notes: list[str]) -> TopicCreated:
+    node_id = source.node_id
+    partitions = tuple(
+        PartitionState(
+            leader=node_id,
+            leader_epoch=state.leader_epoch + 1,
+            replicas=(node_id,),
+            isr=(node_id,),
+            partition_epoch=state.partition_epoch + 1,
+        )
+        for _, state in sorted(topic.partitions.items())
+    )
+    kept = {}
+    for name, value in source.cluster.topic_configs(topic.name).items():
+        try:
+            check_topic_overrides(_DEFAULTS, {name: value})
+            kept[name] = value
+        except ConfigError as error:
+            notes.append(f"{name}={value} of topic {topic.name} is not taken over: {error}.")
+    return TopicCreated(topic.name, topic.topic_id, partitions, kept)
+
+
+def _broker_configs(node_id: int, name: str, configs: Mapping[str, str], notes: list[str]) -> dict[str, str]:
+    if name not in ("", str(node_id)):
+        return {}  # of a broker that has gone
+    kept = {}
+    for key, value in configs.items():
+        try:
+            _DEFAULTS.with_dynamic({key: value}, {})
+            kept[key] = value
+        except ConfigError as error:
+            notes.append(
+                f"{key} of {f'broker {name}' if name else 'all brokers'} is not taken over: {error}."
+            )
+    return kept
+
+
+def _notes(source: Source) -> list[str]:
+    notes = []
+    for kind, held in source.cluster.left_out.items():
+        if held:
+            plural = kind + ("s" if len(held) > 1 else "")
+            notes.append(
+                f"{len(held)} {plural} {'are' if len(held) > 1 else 'is'} not taken over: {_WHY[kind]}"
+            )
+    transactional = [str(log.partition) for log in source.logs.values() if log.has_transactions]
+    if transactional:
+        notes.append(
+            f"{_some(transactional)}: aborted or open transactions. Moldau serves no transactions yet, so their"
+            " records are shown to all consumers, with read_committed too."
+        )
+    if source.strays:
+        notes.append(f"{_some(list(source.strays))}: of no topic in Kafka's metadata; not taken over.")
+    return notes
+
+
+def _some(found: list[str]) -> str:
+    more = len(found) - NOTED_NAMES_MAX
+    return ", ".join(found[:NOTED_NAMES_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+_DEFAULTS = BrokerConfig.parse({})
+_WHY = {
+    "ACL": "Moldau has none yet and serves everyone who can reach it.",
+    "SCRAM credential": "Moldau has no SASL yet and serves everyone who can reach it.",
+    "delegation token": "Moldau has none.",
+    "client quota": "Moldau enforces none yet.",
+}

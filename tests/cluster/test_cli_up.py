@@ -200,6 +200,8 @@ def test_a_data_folder_in_use_names_the_process_that_uses_it(start: Start, tmp_p
     text = refused(tmp_path, "up", "--port", "0")
     assert "in use by another broker" in text and str(process.popen.pid) in text
     produce(process.bootstrap_servers, "orders", b"still well")
+    pid_file = tmp_path / "moldau-data" / "broker-1" / "pid"
+    assert int(pid_file.read_text()) == process.popen.pid, "the refused one leaves the other's file"
 
 
 def test_a_folder_with_other_files_is_refused_and_left_alone(tmp_path: Path) -> None:

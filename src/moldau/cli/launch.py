@@ -146,7 +146,7 @@ async def serve(runtime: Runtime, launch: Launch) -> None:
     try:
         await start(broker, launch)
         runtime.tasks.spawn(stop_on_failure(broker, stopping), name="watch for failure")
-        write_pid(launch.pid_file)
+        write_pid(launch.pid_file)  # only now is the folder ours: until here the file may be another broker's
         announce(broker.bootstrap_servers, launch.as_json)
         log.info("ready; Ctrl-C stops it", extra=facts(broker, launch))
         tune_gc()
@@ -237,7 +237,11 @@ def write_pid(path: str) -> None:
 
 
 def remove_pid(path: str) -> None:
+    """Remove our own number; that of a broker which holds the folder, and kept us from starting, stays."""
     try:
+        with open(path) as file:
+            if file.read().strip() != str(os.getpid()):
+                return
         os.remove(path)
     except FileNotFoundError:
         pass

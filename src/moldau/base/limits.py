@@ -22,6 +22,9 @@ OUTPUT_ITEMS_HELD_MAX = 256
 ANSWERS_PARKED_MAX = 128
 """Requests of one connection that wait for something (a flush, a long poll, a coroutine); past it, reading pauses."""
 
+RECOMPRESSED_INLINE_BYTES_MAX = 4 * 1024
+"""A larger batch gets its topic's compression in a thread: the loop has other things to do for those milliseconds."""
+
 SENDMSG_BUFFERS_MAX = 64
 SENDMSG_BYTES_MAX = 512 * 1024
 SENDFILE_BYTES_MAX = 1024 * 1024

@@ -293,6 +293,15 @@ class Connection:
             or len(self._slots) >= ANSWERS_PARKED_MAX
         )
 
+    def hold(self, size: int) -> None:
+        """Bytes are kept on this client's behalf (a request that waits): they count like answers it has not taken."""
+        self._held_bytes += size
+
+    def release(self, size: int) -> None:
+        self._held_bytes -= size
+        if self._is_paused:
+            self._pause_or_resume()
+
     def _pause_or_resume(self) -> None:
         if self.is_closed:
             return

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
+from moldau.base.limits import RECOMPRESSED_INLINE_BYTES_MAX
 from moldau.config.topic import TopicConfig
 from moldau.log import names
 from moldau.log.checkpoints import write_partition_metadata
@@ -35,6 +36,7 @@ from moldau.log.segment import RELATIVE_OFFSET_MAX, Segment
 from moldau.log.segments import Segments
 from moldau.log.snapshots import write_snapshot
 from moldau.records.batch import (
+    ATTRIBUTES_POSITION,
     CODEC_MASK,
     LENGTH_AND_BEFORE_BYTES,
     NO_TIMESTAMP,
@@ -143,9 +145,9 @@ class Log:
         return self._flusher.recovery_point
 
     @property
-    def has_flush_policy(self) -> bool:
-        """Whether an append may be `flush_due`."""
-        return self._flusher.has_policy
+    def is_straight(self) -> bool:
+        """Whether an append can be answered at once: it is never `flush_due`, nor recompressed."""
+        return not self._flusher.has_policy and self._rules.codec is None
 
     @property
     def config(self) -> TopicConfig:
@@ -222,6 +224,26 @@ class Log:
             Appended,
             (_NO_ERROR, base_offset, last_offset, append_time_ms, start_offset, None, (), False, flush_due),
         )
+
+    def wants_recompression(self, buffer: memoryview, start: int, stop: int) -> bool:
+        """Whether a batch should go through `recompressed` first: it is not small, and not in the topic's codec."""
+        codec = self._rules.codec
+        return (
+            codec is not None
+            and stop - start > RECOMPRESSED_INLINE_BYTES_MAX
+            and buffer[start + ATTRIBUTES_POSITION] & CODEC_MASK != codec
+        )
+
+    async def recompressed(self, batch: memoryview, now_ms: int, zstd_allowed: bool) -> bytearray:
+        """The batch in the topic's codec, ready to be appended; the batch as it is where `append` will refuse it.
+
+        The compression runs in a thread, and there inside calls that let the loop go on.
+        """
+        try:
+            check_batch(batch, 0, len(batch), self._rules, now_ms, zstd_allowed)
+            return bytearray(await self._runtime.tasks.in_thread(recompress, batch, self._rules))
+        except Refused:
+            return bytearray(batch)
 
     def _check_producer(self, header: HeaderFields) -> Appended | None:
         """The answer to a retry of a stored batch, None for a batch to be appended; raises Refused."""

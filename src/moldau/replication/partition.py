@@ -10,6 +10,7 @@ Readers with read_committed see up to the last stable offset, the log's first op
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -26,6 +27,7 @@ class Partition:
     __slots__ = (
         "high_watermark",
         "is_whole",
+        "last_turn",
         "leader_epoch",
         "log",
         "node_id",
@@ -46,6 +48,8 @@ class Partition:
         self.log = log
         self.high_watermark = log.next_offset
         self.watchers: dict[Any, None] = {}
+        self.last_turn: asyncio.Future[None] | None = None
+        """Of those who wait to append (see `turns`); None: nobody does."""
         self.on_advance: Callable[[], object] | None = None
         """Called when the high watermark has moved: a coordinator answers then."""
         self.refusal = ErrorCode.none

@@ -3,6 +3,8 @@
 The life of a produce: the request is parsed where it was received; each batch is checked, gets its offset written in
 place and is appended to the page cache by the partition's log; the answer leaves at once, or, where the topic's flush
 policy asks for it, after the sync that covers the batch. Long polls on the partition are woken after the answer.
+A batch that is to get its topic's own compression gets it in a thread; its request, and those that come after it to
+the same partition, wait for their turn (`replication.turns`).
 
 Kafka advertises version 0 for the sake of an old librdkafka and serves 3 and up; so does Moldau. With acks=0 there is
 no answer; a refused batch then ends the connection, which is the only way to tell the client.
@@ -12,13 +14,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
-from moldau.broker.connection import Answer, Connection
+from moldau.base.invariant import InvariantBroken
+from moldau.broker.connection import Answer, Connection, Slot
 from moldau.records.validate import RecordError, Refused, is_transactional, refuse_framing
 from moldau.replication.partition import Partition
+from moldau.replication.turns import Turn
 from moldau.wire.produce import (
     NULL_RECORDS,
     PartitionRecords,
@@ -52,26 +57,14 @@ def serve(
         if answer is not None:
             return answer
     transactional_id, acks, _timeout_ms, topics = parse_produce(frame, position, version)
-    produce = Produce(broker, frame, version, acks)
+    produce = Produce(broker, connection, frame, version, correlation_id, acks, transactional_id)
     if lone is None:
         produce.refusal = _refusal_as_a_whole(frame, topics, transactional_id)
         topics = _last_of_each(topics)
-    answers = produce.answers(topics)
-    if produce.is_refused and produce.refusal is None:
-        # A lone batch pays for this look only now: it was refused by itself, but its request may deserve another code.
-        produce.refusal = _refusal_as_a_whole(frame, topics, transactional_id)
-        if produce.refusal is not None:
-            answers = produce.answers(topics)
-    if acks == ACKS_NONE:
-        produce.flush(lambda: None)
-        if produce.is_refused:
-            connection.close("a batch sent with acks=0 was refused")
+    if produce.refusal is None and (partitions := produce.must_wait_for(topics)):
+        produce.answer_in_turn(topics, partitions)
         return None
-    if not produce.unflushed:
-        return pack_produce_response(correlation_id, version, answers)
-    slot = connection.park()
-    produce.flush(lambda: slot.fill(pack_produce_response(correlation_id, version, produce.flushed(answers))))
-    return None
+    return produce.answer(topics)
 
 
 def _append_lone(
@@ -94,7 +87,9 @@ def _append_lone(
         return None
     partition: Partition = partitions[index]
     partition_log = partition.log
-    if (acks != ACKS_ALL and acks != ACKS_LEADER) or not partition.is_whole or partition_log.has_flush_policy:
+    if (acks != ACKS_ALL and acks != ACKS_LEADER) or not partition.is_whole:
+        return None
+    if not partition_log.is_straight or partition.last_turn is not None:
         return None
     try:
         error, base_offset, last_offset, append_time_ms, log_start_offset, *_ = partition_log.append(
@@ -150,25 +145,122 @@ class Produce:
     __slots__ = (
         "_acks",
         "_broker",
+        "_connection",
+        "_correlation_id",
         "_frame",
         "_now_ms",
+        "_recompressed",
+        "_slot",
+        "_transactional_id",
+        "_unflushed",
         "_unsafe",
+        "_version",
         "_zstd_allowed",
         "is_refused",
         "refusal",
-        "unflushed",
     )
 
-    def __init__(self, broker: Any, frame: memoryview, version: int, acks: int) -> None:
+    def __init__(
+        self,
+        broker: Any,
+        connection: Connection,
+        frame: memoryview,
+        version: int,
+        correlation_id: int,
+        acks: int,
+        transactional_id: str | None,
+    ) -> None:
         self._broker = broker
+        self._connection = connection
         self._frame = frame
+        self._version = version
+        self._correlation_id = correlation_id
         self._zstd_allowed = version >= ZSTD_SINCE_VERSION
         self._acks = acks
+        self._transactional_id = transactional_id
         self._now_ms = broker.clock.wall_ms()
+        self._slot: Slot | None = None
+        self._recompressed: dict[tuple[str | bytes, int], memoryview] = {}
         self.refusal: Refused | None = None  # of the request as a whole
         self.is_refused = False
-        self.unflushed: list[tuple[Partition, int, int]] = []  # with the next offset and the bytes added
+        self._unflushed: list[tuple[Partition, int, int]] = []  # with the next offset and the bytes added
         self._unsafe: set[tuple[bytes | str, int]] = set()  # whose sync failed
+
+    def answer(self, topics: list[TopicRecords]) -> Answer | None:
+        """Append everything now; None where the answer waits for the disk, or there is none."""
+        answers = self.answers(topics)
+        if self.is_refused and self.refusal is None:
+            # A lone batch pays for this look only now: refused by itself, its request may deserve another code.
+            self.refusal = _refusal_as_a_whole(self._frame, topics, self._transactional_id)
+            if self.refusal is not None:
+                answers = self.answers(topics)
+        if self._acks == ACKS_NONE:
+            self.flush(lambda: None)
+            if self.is_refused:
+                self._connection.close("a batch sent with acks=0 was refused")
+            return None
+        if not self._unflushed:
+            return self._packed(answers)
+        slot = self._slot = self._slot or self._connection.park()
+        self.flush(lambda: slot.fill(self._packed(self.flushed(answers))))
+        return None
+
+    def _packed(self, answers: Answers) -> bytes:
+        return pack_produce_response(self._correlation_id, self._version, answers)
+
+    # ---- waiting for a turn -----------------------------------------------------------------------------------
+
+    def must_wait_for(self, topics: list[TopicRecords]) -> list[Partition]:
+        """The request's partitions, where somebody is waiting already or a batch has to be recompressed; else none."""
+        partitions = []
+        is_waiting = False
+        for topic, wanteds in topics:
+            for index, start, stop in wanteds:
+                with suppress(KafkaError):
+                    partition = self._broker.partition(topic, index)
+                    partitions.append(partition)
+                    is_waiting |= partition.last_turn is not None
+                    is_waiting |= partition.log.wants_recompression(self._frame, start, stop)
+        return partitions if is_waiting else []
+
+    def answer_in_turn(self, topics: list[TopicRecords], partitions: list[Partition]) -> None:
+        """Answer once the batches are recompressed and all who came earlier have appended theirs."""
+        self._frame = memoryview(bytearray(self._frame))  # the connection receives into the buffer meanwhile
+        self._slot = self._connection.park()
+        self._connection.hold(len(self._frame))
+        turn = Turn(partitions)
+        self._broker.tasks.spawn(self._answer_in_turn(topics, turn), name="produce in turn")
+
+    async def _answer_in_turn(self, topics: list[TopicRecords], turn: Turn) -> None:
+        slot = self._slot
+        assert slot is not None
+        try:
+            await self._recompress(topics)
+            await turn.come()
+            self._now_ms = self._broker.clock.wall_ms()
+            answer = self.answer(topics)
+            if answer is not None or self._acks == ACKS_NONE:
+                slot.fill(answer)
+        except InvariantBroken as error:
+            self._broker.fail(error)
+        except Exception:
+            log.exception("a produce request failed; closing the connection")
+            slot.abandon("a request failed")
+        finally:
+            turn.end()
+            self._connection.release(len(self._frame))
+
+    async def _recompress(self, topics: list[TopicRecords]) -> None:
+        for topic, wanteds in topics:
+            for index, start, stop in wanteds:
+                with suppress(KafkaError):
+                    partition_log = self._broker.partition(topic, index).log
+                    if partition_log.wants_recompression(self._frame, start, stop):
+                        batch = self._frame[start:stop]
+                        done = await partition_log.recompressed(batch, self._now_ms, self._zstd_allowed)
+                        self._recompressed[topic, index] = memoryview(done)
+
+    # ---- appending --------------------------------------------------------------------------------------------
 
     def answers(self, topics: list[TopicRecords]) -> Answers:
         if self.refusal is None:
@@ -193,8 +285,13 @@ class Produce:
                 return self._refuse(index, partition.refusal, None)
             if self._acks == ACKS_ALL and not partition.has_enough_in_sync():
                 return self._refuse(index, ErrorCode.not_enough_replicas, None)
+            buffer = self._recompressed.get((topic, index))
+            if buffer is None:
+                buffer = self._frame
+            else:
+                start, stop = 0, len(buffer)
             appended = partition.log.append(
-                self._frame,
+                buffer,
                 start,
                 stop,
                 partition.leader_epoch,
@@ -216,7 +313,7 @@ class Produce:
         metrics.produced_bytes += stop - start
         metrics.produced_messages += last_offset - base_offset + 1
         if appended.flush_due:
-            self.unflushed.append((partition, last_offset + 1, stop - start))
+            self._unflushed.append((partition, last_offset + 1, stop - start))
         else:
             partition.advance_high_watermark(last_offset + 1)
             if partition.watchers:
@@ -240,7 +337,7 @@ class Produce:
 
     def flush(self, when_done: Callable[[], object]) -> None:
         """Sync every log that asks for it, then call back; the records become visible as they become durable."""
-        left = len(self.unflushed)
+        left = len(self._unflushed)
 
         def on_synced(
             partition: Partition, next_offset: int, added_bytes: int, error: OSError | None
@@ -257,7 +354,7 @@ class Produce:
             if not left:
                 when_done()
 
-        for partition, next_offset, added_bytes in self.unflushed:
+        for partition, next_offset, added_bytes in self._unflushed:
             self._broker.metrics.flushes += 1
             partition.log.flush_then(partial(on_synced, partition, next_offset, added_bytes))
 

@@ -13,9 +13,9 @@ from typing import Any, NoReturn
 
 import click
 
-from moldau.cli.errors import EXIT_MEANINGS, CliError, Exit, debugging, did_you_mean
+from moldau.cli.errors import EXIT_MEANINGS, CliError, Exit, debugging
 from moldau.cli.help import Group, colour_setting
-from moldau.cli.options import forget_json, json_wanted
+from moldau.cli.options import expect_json, json_wanted
 from moldau.cli.output import say, wrapped
 
 COMMANDS = {
@@ -58,14 +58,6 @@ class Root(Group):
         assert isinstance(command, click.Command)
         return command
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            hint = did_you_mean(args[0], COMMANDS) or "`moldau --help` lists the commands."
-            raise CliError(f"There is no command '{args[0]}'.", hint, Exit.USAGE)
-        return super().resolve_command(ctx, args)
-
     def invoke(self, ctx: click.Context) -> Any:
         try:
             outcome = super().invoke(ctx)
@@ -74,9 +66,8 @@ class Root(Group):
         except BrokenPipeError:  # here, because click's own answer to it is a failure
             return end_quietly()
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+    def summaries(self, ctx: click.Context) -> list[tuple[str, str]]:
+        return list(COMMANDS.items())
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)
@@ -120,7 +111,7 @@ def root() -> None:
 
 def run(arguments: list[str] | None = None) -> NoReturn:
     """Run one command line, and end the process with its exit code."""
-    forget_json()
+    expect_json(sys.argv[1:] if arguments is None else arguments)
     try:
         outcome = root.main(arguments, prog_name="moldau", standalone_mode=False, color=colour_setting())
         code = outcome if isinstance(outcome, int) else Exit.OK
@@ -161,7 +152,7 @@ def show_help(error: click.ClickException) -> Exit:
 
 def from_click(error: click.ClickException) -> CliError:
     """Click's own usage errors, in the same shape as ours."""
-    message = error.format_message()
+    message = " ".join(error.format_message().split())  # click lists choices on lines of their own
     if not message.endswith((".", "?")):
         message += "."
     context = getattr(error, "ctx", None)

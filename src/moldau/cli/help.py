@@ -11,6 +11,10 @@ from typing import Any
 
 import click
 
+from moldau.cli.errors import did_you_mean, usage
+
+SUMMARY_MAX = 200  # whole sentences: they go on in the next line where the terminal is narrow
+
 
 def colour_setting() -> bool | None:
     """False: never; True: always; None: on terminals."""
@@ -84,3 +88,21 @@ class Group(_WithExamples, click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
+
+    def summaries(self, ctx: click.Context) -> list[tuple[str, str]]:
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        return [(name, command.get_short_help_str(SUMMARY_MAX)) for name, command in commands if command]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(self.summaries(ctx))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        known = self.list_commands(ctx)
+        if args and not args[0].startswith("-") and args[0] not in known:
+            hint = did_you_mean(args[0], known) or f"`{ctx.command_path} --help` lists the commands."
+            words = [*ctx.command_path.split()[1:], args[0]]
+            raise usage(f"There is no command '{' '.join(words)}'.", hint)
+        return super().resolve_command(ctx, args)

@@ -7,7 +7,7 @@ options.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -26,10 +26,11 @@ def json_wanted() -> bool:
     return _json_wanted
 
 
-def forget_json() -> None:
-    """A new command line begins."""
+def expect_json(arguments: Sequence[str]) -> None:
+    """A new command line begins. Where it is wrong before its `--json` is read, the error is JSON all the same."""
     global _json_wanted
-    _json_wanted = False
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    _json_wanted = "--json" in options
 
 
 @dataclass(frozen=True)

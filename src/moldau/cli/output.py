@@ -16,6 +16,9 @@ import click
 
 from moldau.cli.help import colour_setting
 
+GAP = 2  # between the columns of a table
+FOLD_WIDTH_LEAST = 16  # of a column whose texts may be folded
+
 
 @dataclass(frozen=True)
 class Column:
@@ -94,18 +97,30 @@ def draw_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold cyan")
-    for column in columns:
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold cyan")
+    least = [least_width(column, [row[index] for row in rows]) for index, column in enumerate(columns)]
+    for column, width in zip(columns, least, strict=True):
         table.add_column(
             column.title.upper(),
             justify="right" if column.right else "left",
             style=column.style,
             overflow="fold",
             no_wrap=not column.fold,
+            min_width=width,
         )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    console().print(table)
+    drawn = console()
+    # On a terminal too narrow for it a line goes on in the next: that can be read, letters in a column cannot.
+    drawn.width = max(drawn.width, sum(least) + GAP * len(columns))
+    drawn.print(table)
+
+
+def least_width(column: Column, cells: Sequence[str]) -> int:
+    """How narrow a column may get: no title is broken within a word, and no number at all."""
+    word = max(map(len, column.title.split()), default=0)
+    cell = max(map(len, cells), default=0)
+    return max(word, min(cell, FOLD_WIDTH_LEAST) if column.fold and not column.right else cell)
 
 
 def count_of(number: int, noun: str, plural: str = "") -> str:

@@ -38,9 +38,6 @@ def command() -> None:
     """Create, list, describe, alter, trim and delete topics."""
 
 
-command.add_command(trim)
-
-
 @command.command(
     examples="""
 moldau topic create orders --partitions 3
@@ -258,6 +255,9 @@ def alter(
         )[name]
         connection.result(future, subject=name)
     report({name: "altered"}, as_json)
+
+
+command.add_command(trim)
 
 
 @command.command(

@@ -114,6 +114,12 @@ def test_the_help_documents_every_exit_code(capsys: pytest.CaptureFixture[str]) 
     ("arguments", "said"),
     [
         (["topik"], "There is no command 'topik'.\n       Did you mean topic?"),
+        (["topic", "lst"], "There is no command 'topic lst'.\n       Did you mean list?"),
+        (
+            ["config", "zzz"],
+            "There is no command 'config zzz'.\n       `moldau config --help` lists the commands.",
+        ),
+        (["completion"], "Missing argument '{bash|zsh|fish}'. Choose from: bash, zsh, fish."),
         (["topic", "create"], "Missing argument 'TOPIC...'."),
         (["topic", "create", "x", "--partitions", "many"], "'many' is not a whole number."),
         (["topic", "create", "x", "--set", "nonsense"], "--set takes KEY=VALUE, not 'nonsense'."),
@@ -145,6 +151,35 @@ def test_an_error_is_json_under_json(capsys: pytest.CaptureFixture[str]) -> None
     error = json.loads(capsys.readouterr().err)["error"]
     assert error["kind"] == "unreachable"
     assert "127.0.0.1:1" in error["message"] and error["hint"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topic", "lst", "--json"],
+        ["completion", "--json"],
+        ["up", "--json", "--no-such"],
+        ["--json", "topic"],
+    ],
+    ids=" ".join,
+)
+def test_a_command_line_that_cannot_be_read_is_a_json_error_under_json(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert called(*arguments) == Exit.USAGE
+    assert json.loads(capsys.readouterr().err)["error"]["kind"] == "usage"
+
+
+def test_json_behind_two_dashes_is_no_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert called("message", "produce", "--no-such", "topic", "--", "--json") == Exit.USAGE
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_summaries_of_commands_are_never_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    for path, command in EVERY:
+        if isinstance(command, click.Group):
+            called(*path, "--help")
+            assert "..." not in capsys.readouterr().out.partition("Commands:")[2].partition("Examples:")[0]
 
 
 def test_an_error_after_a_json_command_is_text_again(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,14 +1,16 @@
 """What commands print: tables, JSON documents, sizes and times that people can read.
 
-On a terminal a table is drawn by rich, which is imported only then; in a pipe it is plain aligned columns,
-uncut, so that `grep` and `awk` work on it. Results go to stdout, remarks about them to stderr.
+On a terminal a table has colours and fits its width; in a pipe it is plain aligned columns, uncut, so that
+`grep` and `awk` work on it. Results go to stdout, remarks about them to stderr.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +26,7 @@ FOLD_WIDTH_LEAST = 16  # of a column whose texts may be folded
 class Column:
     title: str
     right: bool = False
-    style: str = ""
+    style: str = ""  # one of STYLES
     fold: bool = True
 
 
@@ -46,6 +48,9 @@ def dim(text: str) -> str:
 
 def bold(text: str) -> str:
     return click.style(text, bold=True)
+
+
+STYLES: dict[str, Callable[[str], str]] = {"": str, "bold": bold, "dim": dim}
 
 
 def note(text: str) -> None:
@@ -94,33 +99,58 @@ def plain_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> lis
 
 
 def draw_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    from rich.table import Table
-    from rich.text import Text
+    """A table as wide as the terminal at most: titles break between words, then texts that may be folded.
 
-    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold cyan")
-    least = [least_width(column, [row[index] for row in rows]) for index, column in enumerate(columns)]
-    for column, width in zip(columns, least, strict=True):
-        table.add_column(
-            column.title.upper(),
-            justify="right" if column.right else "left",
-            style=column.style,
-            overflow="fold",
-            no_wrap=not column.fold,
-            min_width=width,
-        )
+    On a terminal that is too narrow even so, a line goes on in the next.
+    """
+    import shutil
+
+    widths = fitted_widths(columns, rows, shutil.get_terminal_size().columns)
+    titles = [column.title.upper() for column in columns]
+    header = functools.partial(click.style, fg="cyan", bold=True)
+    draw_row(columns, widths, titles, [header] * len(columns))
+    styles = [STYLES[column.style] for column in columns]
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    drawn = console()
-    # On a terminal too narrow for it a line goes on in the next: that can be read, letters in a column cannot.
-    drawn.width = max(drawn.width, sum(least) + GAP * len(columns))
-    drawn.print(table)
+        draw_row(columns, widths, row, styles)
 
 
-def least_width(column: Column, cells: Sequence[str]) -> int:
+def fitted_widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int) -> list[int]:
+    """What each column needs, taken from the roomiest where it is more than there is."""
+    cells = [max((len(row[index]) for row in rows), default=0) for index in range(len(columns))]
+    widths = [max(len(column.title), cell) for column, cell in zip(columns, cells, strict=True)]
+    least = [least_width(column, cell) for column, cell in zip(columns, cells, strict=True)]
+    excess = sum(widths) + GAP * (len(widths) - 1) - room
+    for index in sorted(range(len(widths)), key=lambda index: least[index] - widths[index]):
+        taken = max(0, min(excess, widths[index] - least[index]))
+        widths[index] -= taken
+        excess -= taken
+    return widths
+
+
+def least_width(column: Column, cell: int) -> int:
     """How narrow a column may get: no title is broken within a word, and no number at all."""
     word = max(map(len, column.title.split()), default=0)
-    cell = max(map(len, cells), default=0)
     return max(word, min(cell, FOLD_WIDTH_LEAST) if column.fold and not column.right else cell)
+
+
+def draw_row(
+    columns: Sequence[Column],
+    widths: Sequence[int],
+    cells: Sequence[str],
+    styles: Sequence[Callable[[str], str]],
+) -> None:
+    import textwrap
+
+    folded = [
+        textwrap.wrap(cell, width, break_on_hyphens=False) if len(cell) > width else [cell]
+        for cell, width in zip(cells, widths, strict=True)
+    ]
+    for line in itertools.zip_longest(*folded, fillvalue=""):
+        texts = [
+            style(text.rjust(width) if column.right else text.ljust(width))
+            for text, width, column, style in zip(line, widths, columns, styles, strict=True)
+        ]
+        say((" " * GAP).join(texts))
 
 
 def count_of(number: int, noun: str, plural: str = "") -> str:

@@ -13,8 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import click
 import pytest
 
+from moldau.cli import doctor
 from moldau.cli.app import run
 from moldau.testing import Cluster
 
@@ -469,6 +471,20 @@ def test_doctor_finds_a_cluster_well(cli: Cli, topic: str, tmp_path: Path) -> No
     assert {finding["status"] for finding in sections["Cluster"]} == {"ok"}
     subjects = [finding["subject"] for finding in sections["Cluster"]]
     assert subjects == ["cluster", "broker 1", "controller", "topics", "partitions"]
+
+
+def test_doctor_looks_at_the_default_address_only_where_a_broker_answers(
+    cli: Cli, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MOLDAU_BOOTSTRAP")
+    for address, titles in ((cluster.bootstrap_servers, ["Cluster"]), ("127.0.0.1:1", [])):
+        monkeypatch.setattr(bootstrap_option(), "default", address)
+        shown = [section["title"] for section in cli.json("doctor")]
+        assert [title for title in shown if title == "Cluster"] == titles
+
+
+def bootstrap_option() -> click.Parameter:
+    return next(parameter for parameter in doctor.command.params if parameter.name == "bootstrap")
 
 
 def test_doctor_fails_where_a_cluster_cannot_be_reached(cli: Cli) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import click
 from click.core import ParameterSource
 
-from moldau.cli.errors import Exit
+from moldau.cli.errors import CliError, Exit
 from moldau.cli.findings import Section, Status, print_section
 from moldau.cli.help import Command
 from moldau.cli.options import Target, cluster_options, json_option
@@ -15,6 +16,7 @@ from moldau.cli.output import good, print_json, say
 
 DEFAULT_DATA = "moldau-data"
 DEFAULT_PORT = 9092
+LOCAL_TIMEOUT_S = 2.0
 
 
 @click.command(
@@ -43,12 +45,13 @@ moldau doctor --bootstrap localhost:9092
 def command(ctx: click.Context, data: str, deep: bool, target: Target, as_json: bool) -> int:
     """Check this machine, a data folder and a cluster.
 
-    Without options it looks at the machine, at ./moldau-data where that exists, and at the cluster of
-    MOLDAU_BOOTSTRAP where that is set. It changes nothing. The exit code is 1 where a problem was found.
+    Without options it looks at the machine, at ./moldau-data where that exists, and at the cluster where
+    MOLDAU_BOOTSTRAP names one or a broker listens on localhost:9092. It changes nothing. The exit code is 1
+    where a problem was found.
     """
     sections = examine(
         data if asked(ctx, "data") or os.path.isdir(data) else None,
-        target if asked(ctx, "bootstrap") else None,
+        target if asked(ctx, "bootstrap") else local_cluster(target),
         deep=deep,
     )
     if as_json:
@@ -70,6 +73,18 @@ def command(ctx: click.Context, data: str, deep: bool, target: Target, as_json: 
 def asked(ctx: click.Context, parameter: str) -> bool:
     """Whether the user named it, as an option or a variable."""
     return ctx.get_parameter_source(parameter) not in (ParameterSource.DEFAULT, None)
+
+
+def local_cluster(target: Target) -> Target | None:
+    """The cluster on the default address, if a broker answers there: nobody said that there must be one."""
+    from moldau.cli.client import Connection
+
+    quickly = replace(target, timeout_s=min(target.timeout_s, LOCAL_TIMEOUT_S))
+    try:
+        Connection(quickly).metadata()
+    except CliError:
+        return None
+    return target
 
 
 def examine(data: str | None, target: Target | None, *, deep: bool) -> list[Section]:

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
+from urllib.parse import quote
 
 from moldau.cli.data_folder import STORE_FILE, is_broker_folder, read_pid, visible_names
 from moldau.cli.findings import Finding, ok, problem, remark, warning
@@ -66,12 +67,7 @@ def examine_store(path: str) -> Iterator[Finding]:
         yield remark("store", f"no {STORE_FILE} here", "It is elsewhere where --store was given.")
         return
     try:
-        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-        try:
-            verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-            entries = connection.execute("SELECT count(*) FROM entries").fetchone()[0]
-        finally:
-            connection.close()
+        verdict, entries = read_store(path)
     except sqlite3.Error as error:
         yield problem(
             "store", f"{path} cannot be read: {error}", "Restore it from a copy; topics are named there."
@@ -83,6 +79,19 @@ def examine_store(path: str) -> Iterator[Finding]:
         )
     else:
         yield ok("store", f"{STORE_FILE}, {count_of(entries, 'entry', 'entries')}")
+
+
+def read_store(path: str) -> tuple[str, int]:
+    """SQLite's verdict on its file, and how many entries there are."""
+    # A reader of a store in WAL mode writes beside it. Where it may not, the file is read as it lies there.
+    mode = "mode=ro" if os.access(os.path.dirname(path) or ".", os.W_OK) else "immutable=1"
+    connection = sqlite3.connect(f"file:{quote(path)}?{mode}", uri=True)
+    try:
+        verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        entries = connection.execute("SELECT count(*) FROM entries").fetchone()[0]
+    finally:
+        connection.close()
+    return verdict, entries
 
 
 def examine_broker(folder: str, *, deep: bool) -> Iterator[Finding]:

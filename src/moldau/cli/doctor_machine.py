@@ -5,10 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-import re
 import shutil
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -17,11 +15,9 @@ from moldau.cli.output import human_bytes
 from moldau.runtime.real.features import Features
 
 PYTHON_MIN = (3, 11)
-JAVA_MIN = 17
 DESCRIPTORS_WANTED = 4096
 FREE_BYTES_LEAST = 512 << 20
 FREE_BYTES_WANTED = 5 << 30
-JAVA_TIMEOUT_S = 10
 NEEDED = ("click", "confluent-kafka", "cramjam", "crc32c", "kio", "rich")
 
 
@@ -32,7 +28,6 @@ def examine_machine(data: str, port: int) -> Iterator[Finding]:
     yield descriptors()
     yield disk_space(data)
     yield port_state(port)
-    yield from spark()
 
 
 def python() -> Finding:
@@ -115,38 +110,5 @@ def port_state(port: int) -> Finding:
             probe.bind(("", port))
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
-            return remark(subject, f"taken: {reason}", "`moldau up --port N` takes another.")
+            return remark(subject, reason, "If not by a broker of yours: `moldau up --port N` takes another.")
     return ok(subject, "free")
-
-
-def spark() -> Iterator[Finding]:
-    """Only pipelines need it, so nothing here is a problem."""
-    java = java_version()
-    only = "Only pipelines on Spark need it."
-    if java is None:
-        yield remark("Java", "not found", f"{only} Install Java {JAVA_MIN} or newer.")
-    elif java < JAVA_MIN:
-        yield remark("Java", f"version {java}", f"{only} Spark 4 wants {JAVA_MIN} or newer.")
-    else:
-        yield ok("Java", f"version {java} (for Spark)")
-    pyspark = version_of("pyspark")
-    if pyspark is None:
-        yield remark("PySpark", "not installed", f"{only} pip install 'moldau[spark]'")
-    else:
-        yield ok("PySpark", pyspark)
-
-
-def java_version() -> int | None:
-    home = os.environ.get("JAVA_HOME")
-    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
-    if java is None:
-        return None
-    try:
-        done = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=JAVA_TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    # `version "17.0.9"`, and up to Java 8 `version "1.8.0_392"`
-    match = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
-    return int(match.group(1)) if match else None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import socket
-import subprocess
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -40,34 +42,6 @@ def test_a_port_that_is_taken_is_noted() -> None:
         port = server.getsockname()[1]
         assert doctor_machine.port_state(port).status is Status.NOTE
     assert doctor_machine.port_state(port).status is Status.OK
-
-
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [
-        ('openjdk version "17.0.9" 2023-10-17\nOpenJDK Runtime Environment', 17),
-        ('openjdk version "21" 2023-09-19', 21),
-        ('java version "1.8.0_392"', 8),
-        ("no such thing", None),
-    ],
-)
-def test_the_version_of_java_is_read_as_it_is_printed(
-    monkeypatch: pytest.MonkeyPatch, text: str, version: int | None
-) -> None:
-    def run(command: list[str], **_options: Any) -> subprocess.CompletedProcess[str]:
-        return subprocess.CompletedProcess(command, 0, stdout="", stderr=text)
-
-    monkeypatch.setattr(subprocess, "run", run)
-    monkeypatch.setenv("JAVA_HOME", "/java")
-    assert doctor_machine.java_version() == version
-
-
-def test_a_machine_without_java_is_well_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setattr(shutil, "which", lambda _name: None)
-    java, pyspark = doctor_machine.spark()
-    assert (java.status, java.text) == (Status.NOTE, "not found")
-    assert pyspark.status in (Status.NOTE, Status.OK)
 
 
 def test_a_missing_package_is_a_problem_with_the_command_that_mends_it(
@@ -120,6 +94,19 @@ def damage_partition(data: Path) -> None:
 def test_a_sound_folder_has_no_problem(data: Path) -> None:
     assert problems(data) == []
     assert problems(data / "broker-1") == []
+
+
+def test_the_store_of_a_folder_that_may_only_be_read_is_read_all_the_same(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = data / "cluster.sqlite"
+    with contextlib.closing(sqlite3.connect(store)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE entries (name TEXT)")
+        connection.commit()
+    monkeypatch.setattr(os, "access", lambda *_arguments: False)  # root may write everywhere
+    assert problems(data) == ["this user may not write there"]
+    assert {path.name for path in data.iterdir()} == {"broker-1", "cluster.sqlite"}, "nothing was written"
 
 
 @pytest.mark.parametrize(

@@ -163,14 +163,12 @@ class Prototype:
         if place is None:
             self._loop.call_later(wait_ms / 1000, self._answer_empty, connection, correlation_id, topic)
             return None
-        records = bytearray(place[1])
-        os.preadv(self._file, [records], place[0], os.RWF_NOWAIT)
-        return self._fetched(correlation_id, topic, records)
+        return self._fetched(correlation_id, topic, os.pread(self._file, place[1], place[0]))
 
     def _answer_empty(self, connection: socket.socket, correlation_id: int, topic: str) -> None:
-        connection.send(self._fetched(correlation_id, topic, bytearray()))
+        connection.send(self._fetched(correlation_id, topic, b""))
 
-    def _fetched(self, correlation_id: int, topic: str, records: bytearray) -> bytes:
+    def _fetched(self, correlation_id: int, topic: str, records: bytes) -> bytes:
         end = self._next_offset
         length = len(records) + 1
         head = _FETCHED.pack(

@@ -6,6 +6,7 @@ import os
 
 import click
 
+from moldau.cli.complete import broker_pairs, files
 from moldau.cli.data_folder import STORE_FILE, prepare_folder, refuse_foreign_broker
 from moldau.cli.help import Command
 from moldau.cli.launch import Launch, log_options, read_config, run_broker, store_option, store_path
@@ -30,10 +31,11 @@ moldau broker --config server.properties --set log.dirs=/var/lib/moldau
     "path",
     required=True,
     metavar="FILE",
+    shell_complete=files,
     help="A .toml or .properties file with Kafka's keys.",
 )
 @store_option
-@set_option("-s", "--set", text="A config that wins over the file; may be repeated.")
+@set_option("-s", "--set", text="A config that wins over the file; may be repeated.", complete=broker_pairs)
 @log_options
 @json_option("Print the ready line and the logs as JSON.")
 def command(

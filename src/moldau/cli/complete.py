@@ -1,5 +1,5 @@
 """What the shell can complete beyond options: topic names, asked from the cluster within a second or not at
-all.
+all; config keys; files and folders.
 """
 
 from __future__ import annotations
@@ -22,3 +22,39 @@ def topic_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str
     except CliError:
         return []
     return [CompletionItem(name) for name in sorted(topics) if name.startswith(incomplete)]
+
+
+def config_keys(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Of topics or brokers, where the command line says which."""
+    return keys_of(ctx.params.get("kind"), incomplete, "")
+
+
+def config_pairs(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The KEY= of a KEY=VALUE."""
+    return keys_of(ctx.params.get("kind"), incomplete, "=")
+
+
+def topic_keys(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return keys_of("topic", incomplete, "")
+
+
+def topic_pairs(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return keys_of("topic", incomplete, "=")
+
+
+def broker_pairs(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return keys_of("broker", incomplete, "=")
+
+
+def keys_of(scope: str | None, incomplete: str, suffix: str) -> list[CompletionItem]:
+    from moldau.cli.config_keys import key_names
+
+    return [CompletionItem(name + suffix) for name in sorted(key_names(scope)) if name.startswith(incomplete)]
+
+
+def files(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="file")]
+
+
+def folders(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="dir")]

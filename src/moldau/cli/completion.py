@@ -1,4 +1,4 @@
-"""`moldau completion`: the script that teaches a shell our commands, options and topic names."""
+"""`moldau completion`: the script that teaches a shell our commands, options, topic names and config keys."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from click.shell_completion import get_completion_class
 
 from moldau.cli.errors import CliError
 from moldau.cli.help import Command
+
+BASH_END = "\n    return 0\n"
+# After `retention.ms=` a value follows, not a blank.
+BASH_PAIRS = "\n    [[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace\n"
 
 
 @click.command(
@@ -29,4 +33,5 @@ def command(shell: str) -> None:
     completion = get_completion_class(shell)
     if completion is None:
         raise CliError(f"There is no completion for {shell}.")
-    click.echo(completion(root, {}, "moldau", "_MOLDAU_COMPLETE").source())
+    script = completion(root, {}, "moldau", "_MOLDAU_COMPLETE").source()
+    click.echo(script.replace(BASH_END, BASH_PAIRS + BASH_END) if shell == "bash" else script)

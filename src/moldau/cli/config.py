@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from moldau.cli.client import Connection
-from moldau.cli.complete import topic_names
+from moldau.cli.complete import config_keys, config_pairs, topic_names
 from moldau.cli.errors import CliError, did_you_mean, not_found, usage
 from moldau.cli.help import Group
 from moldau.cli.options import Target, cluster_options, json_option, parse_pairs
@@ -81,7 +81,7 @@ moldau config get broker 1 --all
 )
 @kind_argument
 @name_argument
-@click.argument("keys", nargs=-1, metavar="[KEY...]")
+@click.argument("keys", nargs=-1, metavar="[KEY...]", shell_complete=config_keys)
 @click.option("-a", "--all", "everything", is_flag=True, help="Also what has its default.")
 @cluster_options
 @json_option()
@@ -131,7 +131,7 @@ moldau config set broker 1 message.max.bytes=10485760
 )
 @kind_argument
 @name_argument
-@click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE...")
+@click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE...", shell_complete=config_pairs)
 @click.option("--validate-only", is_flag=True, help="Let the cluster check it, but change nothing.")
 @cluster_options
 @json_option()
@@ -151,7 +151,7 @@ def set_configs(
 @command.command(examples="moldau config unset topic orders max.message.bytes")
 @kind_argument
 @name_argument
-@click.argument("keys", nargs=-1, required=True, metavar="KEY...")
+@click.argument("keys", nargs=-1, required=True, metavar="KEY...", shell_complete=config_keys)
 @cluster_options
 @json_option()
 def unset(kind: str, name: str, keys: tuple[str, ...], target: Target, as_json: bool) -> None:
@@ -169,7 +169,7 @@ moldau config keys 'flush*'
 moldau config keys --scope topic
 """
 )
-@click.argument("pattern", default="*", metavar="[PATTERN]")
+@click.argument("pattern", default="*", metavar="[PATTERN]", shell_complete=config_keys)
 @click.option("--scope", type=click.Choice(["broker", "topic", "group"]), help="Only the keys of one kind.")
 @json_option()
 def keys(pattern: str, scope: str | None, as_json: bool) -> None:

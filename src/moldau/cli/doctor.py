@@ -8,6 +8,7 @@ from dataclasses import replace
 import click
 from click.core import ParameterSource
 
+from moldau.cli.complete import folders
 from moldau.cli.errors import CliError, Exit
 from moldau.cli.findings import Section, Status, print_section
 from moldau.cli.help import Command
@@ -36,6 +37,7 @@ moldau doctor --bootstrap localhost:9092
     default=DEFAULT_DATA,
     show_default=True,
     metavar="DIR",
+    shell_complete=folders,
     help="A data folder of `moldau up` or of one broker.",
 )
 @click.option("--deep", is_flag=True, help="Also read all logs and check every batch.")

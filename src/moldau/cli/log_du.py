@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from moldau.base.ids import TopicPartition
+from moldau.cli.complete import files
 from moldau.cli.errors import file_error, usage
 from moldau.cli.help import Command
 from moldau.cli.log_disk import ReadOnlyDisk
@@ -32,7 +33,7 @@ moldau log du ./moldau-data --partitions
 moldau log du --json | jq '.partitions[] | select(.bytes > 1e9)'
 """,
 )
-@click.argument("path", default=DEFAULT_DATA, metavar="[PATH]")
+@click.argument("path", default=DEFAULT_DATA, metavar="[PATH]", shell_complete=files)
 @click.option("-p", "--partitions", is_flag=True, help="A line for each partition, not only for each topic.")
 @click.option("-t", "--topic", metavar="TOPIC", help="Only this topic.")
 @click.option("--sort", type=click.Choice(SORTS), default="size", help="The largest first, or by name.")

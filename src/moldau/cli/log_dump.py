@@ -9,6 +9,7 @@ import os
 
 import click
 
+from moldau.cli.complete import files
 from moldau.cli.errors import file_error, not_found, usage
 from moldau.cli.help import Command
 from moldau.cli.log_disk import ReadOnlyDisk
@@ -46,7 +47,7 @@ moldau log dump moldau-data/broker-1/recovery-point-offset-checkpoint
 moldau log dump orders-0 --json | jq 'select(.type == "batch").size'
 """,
 )
-@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.argument("paths", nargs=-1, metavar="[PATH]...", shell_complete=files)
 @click.option("-t", "--topic", metavar="TOPIC", help="In a data folder: the logs of this topic.")
 @click.option("-p", "--partition", type=Whole(0), metavar="N", help="Only this partition of the topic.")
 @click.option("-d", "--decode", is_flag=True, help="Show the records in the batches.")

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from moldau.cli.complete import files
 from moldau.cli.errors import Exit, usage
 from moldau.cli.help import Command
 from moldau.cli.log_disk import ReadOnlyDisk
@@ -53,7 +54,7 @@ moldau log verify ./orders-0/00000000000000000000.log
 moldau log verify --json | jq '.findings[] | select(.severity == "damage")'
 """,
 )
-@click.argument("path", default=DEFAULT_DATA, metavar="[PATH]")
+@click.argument("path", default=DEFAULT_DATA, metavar="[PATH]", shell_complete=files)
 @click.option("--records", is_flag=True, help="Also look into each batch, at every record.")
 @json_option()
 def verify(path: str, records: bool, as_json: bool) -> int:

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from moldau.cli.client import Connection
-from moldau.cli.complete import topic_names
+from moldau.cli.complete import files, topic_names
 from moldau.cli.errors import CliError, file_error, not_found, usage
 from moldau.cli.help import Command
 from moldau.cli.message_format import ENCODINGS, Headers, LineReader, Outgoing, decode, read_json, unescape
@@ -54,7 +54,9 @@ moldau message produce pictures --whole --file cat.png
 )
 @click.argument("topic", shell_complete=topic_names)
 @click.argument("values", nargs=-1, metavar="[VALUE...]")
-@click.option("-f", "--file", "path", metavar="FILE", help="Read from a file instead of stdin.")
+@click.option(
+    "-f", "--file", "path", metavar="FILE", help="Read from a file instead of stdin.", shell_complete=files
+)
 @click.option("-k", "--key", metavar="TEXT", help="The key of every message.")
 @click.option("-K", "--key-separator", metavar="TEXT", help="Split each line into key and value here.")
 @click.option(

@@ -123,8 +123,10 @@ def json_option(text: str = "Print one JSON document for programs.") -> Callable
     return click.option("--json", "as_json", is_flag=True, is_eager=True, callback=remember_json, help=text)
 
 
-def set_option(*names: str, text: str) -> Callable[[Function], Function]:
-    return click.option(*(names or ("--set",)), "settings", multiple=True, metavar="KEY=VALUE", help=text)
+def set_option(*names: str, text: str, complete: Callable[..., Any]) -> Callable[[Function], Function]:
+    return click.option(
+        *names, "settings", multiple=True, metavar="KEY=VALUE", help=text, shell_complete=complete
+    )
 
 
 def parse_pairs(pairs: Iterable[str], option: str) -> dict[str, str]:

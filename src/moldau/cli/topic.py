@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from moldau.cli.client import Connection
-from moldau.cli.complete import topic_names
+from moldau.cli.complete import topic_keys, topic_names, topic_pairs
 from moldau.cli.config import change_configs, changed_configs
 from moldau.cli.errors import CliError, Exit, usage
 from moldau.cli.help import Group
@@ -50,7 +50,7 @@ moldau topic create orders --if-not-exists
 @click.argument("names", **{**NAMES, "shell_complete": None})
 @click.option("-p", "--partitions", type=Whole(1), metavar="N", help="Default: the cluster's.")
 @click.option("-r", "--replication-factor", type=Whole(1), metavar="N", help="Default: the cluster's.")
-@set_option("-s", "--set", "--config", text="A config of the topic; may be repeated.")
+@set_option("-s", "--set", "--config", text="A config of the topic; may be repeated.", complete=topic_pairs)
 @click.option("--if-not-exists", is_flag=True, help="Leave topics that exist as they are.")
 @click.option("--validate-only", is_flag=True, help="Let the cluster check it, but create nothing.")
 @cluster_options
@@ -227,8 +227,15 @@ moldau topic alter orders --set compression.type=zstd --unset segment.bytes
 )
 @click.argument("name", metavar="TOPIC", shell_complete=topic_names)
 @click.option("-p", "--partitions", type=Whole(1), metavar="N", help="Raise the number of partitions.")
-@set_option("-s", "--set", "--config", text="Change a config; may be repeated.")
-@click.option("-u", "--unset", multiple=True, metavar="KEY", help="Set a config back to its default.")
+@set_option("-s", "--set", "--config", text="Change a config; may be repeated.", complete=topic_pairs)
+@click.option(
+    "-u",
+    "--unset",
+    multiple=True,
+    metavar="KEY",
+    help="Set a config back to its default.",
+    shell_complete=topic_keys,
+)
 @cluster_options
 @json_option()
 def alter(

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import click
 
+from moldau.cli.complete import broker_pairs, folders
 from moldau.cli.data_folder import (
     STORE_FILE,
     broker_folder,
@@ -53,10 +54,13 @@ moldau up --set moldau.http.port=9100
     default="moldau-data",
     show_default=True,
     metavar="DIR",
+    shell_complete=folders,
     help=f"The data folder; {TEMPORARY} is thrown away at the end.",
 )
 @store_option
-@set_option("-s", "--set", text="A config of the broker, by Kafka's name; may be repeated.")
+@set_option(
+    "-s", "--set", text="A config of the broker, by Kafka's name; may be repeated.", complete=broker_pairs
+)
 @log_options
 @json_option("Print the ready line and the logs as JSON.")
 def command(

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 
 from moldau.cli.app import COMMANDS, root, run
 from moldau.cli.errors import EXIT_MEANINGS, Exit, did_you_mean
@@ -215,7 +216,47 @@ def test_a_group_without_a_command_shows_its_help(capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_prints_a_script_that_calls_us(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert called("completion", shell) == Exit.OK
-    assert "_MOLDAU_COMPLETE" in capsys.readouterr().out
+    script = capsys.readouterr().out
+    assert "_MOLDAU_COMPLETE" in script
+    assert ("compopt -o nospace" in script) == (shell == "bash"), "a value follows `key=`, not a blank"
+
+
+@pytest.mark.parametrize(
+    ("words", "incomplete", "offered"),
+    [
+        (["config", "set", "topic", "orders"], "retention", ["retention.bytes=", "retention.ms="]),
+        (["config", "get", "broker", "1"], "num.part", ["num.partitions"]),
+        (["config", "keys"], "flush", ["flush.messages", "flush.ms"]),
+        (["topic", "create", "orders", "--set"], "segment.m", ["segment.ms="]),
+        (["topic", "alter", "orders", "--unset"], "segment.m", ["segment.ms"]),
+        (["up", "--set"], "num.part", ["num.partitions="]),
+        (["topic"], "d", ["describe", "delete"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else value,
+)
+def test_commands_and_config_keys_are_completed(
+    words: list[str], incomplete: str, offered: list[str]
+) -> None:
+    completion = ShellComplete(root, {}, "moldau", "_MOLDAU_COMPLETE")
+    assert [item.value for item in completion.get_completions(words, incomplete)] == offered
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (["up", "--data"], "dir"),
+        (["doctor", "--data"], "dir"),
+        (["broker", "--config"], "file"),
+        (["message", "produce", "orders", "--file"], "file"),
+        (["log", "verify"], "file"),
+        (["log", "du"], "file"),
+        (["log", "dump"], "file"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else value,
+)
+def test_the_shell_is_asked_to_complete_files_and_folders(words: list[str], kind: str) -> None:
+    completion = ShellComplete(root, {}, "moldau", "_MOLDAU_COMPLETE")
+    assert [item.type for item in completion.get_completions(words, "mol")] == [kind]
 
 
 def test_suggestions_name_only_what_is_near() -> None:

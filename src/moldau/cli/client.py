@@ -200,7 +200,12 @@ def split_bootstrap(bootstrap: str) -> list[tuple[str, int]]:
     """`host:port,[::1]:port,host` as addresses; the port is 9092 where it is missing."""
     addresses = []
     for part in filter(None, (part.strip() for part in bootstrap.split(","))):
-        bare = part.rpartition("://")[2]
+        scheme, _, bare = part.rpartition("://")
+        if scheme.lower() in ("http", "https"):
+            raise usage(
+                f"'{part}' is a web address.",
+                f"A broker speaks Kafka's protocol: write HOST:PORT, here {bare}.",
+            )
         host, colon, port = bare.rpartition(":")
         if not colon or bare.endswith("]"):
             host, port = bare, str(DEFAULT_PORT)

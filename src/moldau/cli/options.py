@@ -16,6 +16,7 @@ import click
 from moldau.cli.errors import usage
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
+MAY_BE_BYTES = {"values", "path", "data"}  # messages and file names; all else that goes to a cluster is text
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Whether the current command line asked for JSON: `app.run` must know it after the command's context is gone.
@@ -83,6 +84,7 @@ class Amount(click.ParamType):  # type: ignore[type-arg]
 def cluster_options(function: Function) -> Function:
     @functools.wraps(function)
     def command(*args: Any, bootstrap: str, property_: tuple[str, ...], timeout: float, **kwargs: Any) -> Any:
+        require_text(bootstrap, property_, *(kwargs[name] for name in kwargs.keys() - MAY_BE_BYTES))
         target = Target(bootstrap, parse_pairs(property_, "-X"), timeout)
         return function(*args, target=target, **kwargs)
 
@@ -110,6 +112,18 @@ def cluster_options(function: Function) -> Function:
         metavar="HOST:PORT",
         help="Any broker of the cluster; several with commas.",
     )(decorated)
+
+
+def require_text(*values: Any) -> None:
+    """Refuse arguments whose bytes are no UTF-8: librdkafka crashes on some of them."""
+    for value in values:
+        for text in value if isinstance(value, tuple) else (value,):
+            if isinstance(text, str) and any("\ud800" <= character <= "\udfff" for character in text):
+                shown = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+                raise usage(
+                    f"'{shown}' is not text in UTF-8.",
+                    "Names, keys and settings are; check the shell's quoting and locale.",
+                )
 
 
 def remember_json(_ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> bool:

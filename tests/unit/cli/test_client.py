@@ -26,7 +26,9 @@ def test_addresses_are_hosts_with_a_port_or_9092(text: str, expected: list[tuple
     assert split_bootstrap(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", " , ", "host:", ":9092", "host:port", "host:0", "host:70000"])
+@pytest.mark.parametrize(
+    "text", ["", " , ", "host:", ":9092", "host:port", "host:0", "host:70000", "http://host:9092"]
+)
 def test_what_is_no_address_is_wrong_usage(text: str) -> None:
     with pytest.raises(CliError) as error:
         split_bootstrap(text)

@@ -2,7 +2,7 @@
 
 A handler module declares `API_KEY`, `VERSIONS = (min, max)` and either
 - `handle(broker, context, request)`, sync or async: gets the decoded request, returns an object with the attributes of
-  the newest response; or
+  the newest response, or a coordinator's `Reply` that will have it; or
 - `serve(broker, connection, frame, position, version, correlation_id)`: gets the raw frame, returns the whole answer,
   or None where it holds a slot of the connection or there is no answer. Only the data path needs it.
 
@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from moldau.base.invariant import InvariantBroken
 from moldau.base.limits import DECODED_REQUEST_BYTES_MAX
 from moldau.broker.connection import Answer, Connection, Slot
+from moldau.coordinator.reply import Reply
 from moldau.runtime.ports import Address
 from moldau.wire.apis import API_VERSIONS, APIS
 from moldau.wire.codec import decode_request, encode_response
@@ -120,6 +121,12 @@ class Dispatcher:
     ) -> Answer | None:
         assert route.handle is not None
         response = route.handle(self._broker, Context(version, client_id, connection), request)
+        if type(response) is Reply:
+            if not response.is_answered:
+                slot = connection.park()
+                response.then(lambda answer: self._fill(slot, route, version, correlation_id, answer))
+                return None
+            response = response.response
         if iscoroutine(response):
             slot = connection.park()
             work = self._finish(slot, route, version, correlation_id, response)
@@ -128,6 +135,16 @@ class Dispatcher:
         return response_frame(
             route.api_key, version, correlation_id, encode_response(route.api_key, version, response)
         )
+
+    def _fill(self, slot: Slot, route: Route, version: int, correlation_id: int, response: Any) -> None:
+        """The answer of a request that was parked as data."""
+        try:
+            body = encode_response(route.api_key, version, response)
+        except Exception:
+            log.exception("%s v%d failed; closing the connection", route.name, version)
+            slot.abandon("a request failed")
+            return
+        slot.fill(response_frame(route.api_key, version, correlation_id, body))
 
     async def _finish(
         self, slot: Slot, route: Route, version: int, correlation_id: int, work: Coroutine[Any, Any, Any]

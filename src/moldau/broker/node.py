@@ -16,6 +16,7 @@ from typing import Any
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
 from moldau.broker import metrics
+from moldau.broker.coordinators import Coordinators
 from moldau.broker.dispatch import Dispatcher
 from moldau.broker.handlers import ROUTES
 from moldau.broker.http import HttpServer
@@ -63,6 +64,7 @@ class Broker:
         self.image: ClusterImage
         self.controller: Controller
         self.log_manager: LogManager
+        self.coordinators: Coordinators
         self.partitions: dict[TopicPartition, Partition] = {}
         self.partitions_of: dict[TopicRef, list[Partition]] = {}  # by name, and by the bytes of the topic id
         self.long_polls = LongPolls(runtime.tasks, runtime.clock)
@@ -105,6 +107,7 @@ class Broker:
         self._server.close()
         self._http.close()
         self.long_polls.close()
+        self.coordinators.close()
         await self.log_manager.close()
 
     def crash(self) -> None:
@@ -113,6 +116,7 @@ class Broker:
         self._server.close()
         self._http.close()
         self.long_polls.close()
+        self.coordinators.close()
         self.log_manager.release()
 
     def fail(self, error: BaseException) -> None:
@@ -167,7 +171,9 @@ class Broker:
                     self._delete_partitions(record)
                 case PartitionsChanged():
                     for index, state in record.states.items():
-                        self.partition(record.name, index).change(state)
+                        partition = self.partition(record.name, index)
+                        partition.change(state)
+                        self.coordinators.on_partition(partition)
                 case ConfigChanged():
                     self._configure(record)
 
@@ -191,6 +197,8 @@ class Broker:
             partitions.append(partition)
         self.partitions_of[topic.name] = partitions
         self.partitions_of[topic.topic_id.bytes] = partitions
+        for partition in partitions:
+            self.coordinators.on_partition(partition)
 
     def _delete_partitions(self, record: TopicDeleted) -> None:
         self.partitions_of.pop(record.topic_id.bytes, None)
@@ -198,6 +206,7 @@ class Broker:
             del self.partitions[partition.topic_partition]
             self.long_polls.on_change(partition)
             self.log_manager.delete(partition.topic_partition)
+        self.coordinators.on_topic_deleted(record.name)
 
     def _configure(self, record: ConfigChanged) -> None:
         """Settings changed: a topic's own, or the broker's, which every topic falls back to."""
@@ -226,6 +235,7 @@ class Broker:
         partition = self.partitions.get(failed.topic_partition)
         if partition is not None:
             partition.take_offline()
+            self.coordinators.on_partition(partition)
             self.long_polls.on_change(partition)
 
     # ---- starting -----------------------------------------------------------------------------------------
@@ -236,6 +246,7 @@ class Broker:
         self.image = state.image
         self.controller = Controller(self._store, state, random, self, self.on_change)
         self._load_dynamic_config()
+        self.coordinators = Coordinators(self)
         doubtful = await self._open_logs()
         await self.controller.begin_epochs(doubtful)
         self._listen()
@@ -306,7 +317,7 @@ class Broker:
         gauges = (
             ("moldau_connections", "Connections open now.", len(self._server.connections)),
             ("moldau_partitions", "Partitions held.", len(self.partitions)),
-            ("moldaupartitions_offline", "Partitions whose disk failed.", self._offline_count()),
+            ("moldau_partitions_offline", "Partitions whose disk failed.", self._offline_count()),
             ("moldau_topics", "Topics of the cluster.", len(self.image.topics)),
             ("moldau_fetch_sessions", "Incremental fetch sessions.", len(self.fetch_sessions)),
             ("moldau_fetches_waiting", "Fetches that wait for data now.", self.long_polls.count),

@@ -12,15 +12,15 @@ from moldau.metadata.records import PartitionState
 OPERATIONS_UNASKED = -(1 << 31)
 
 
-def _bits(*operations: int) -> int:
+def bits(*operations: int) -> int:
     return sum(1 << operation for operation in operations)
 
 
 # Kafka's numbers: 3 read, 4 write, 5 create, 6 delete, 7 alter, 8 describe, 9 cluster action, 10 describe
 # configs,
 # 11 alter configs, 12 idempotent write. Without an authorizer everyone may do everything.
-TOPIC_OPERATIONS = _bits(3, 4, 5, 6, 7, 8, 10, 11)
-CLUSTER_OPERATIONS = _bits(5, 7, 8, 9, 10, 11, 12)
+TOPIC_OPERATIONS = bits(3, 4, 5, 6, 7, 8, 10, 11)
+CLUSTER_OPERATIONS = bits(5, 7, 8, 9, 10, 11, 12)
 
 
 def partition_view(image: ClusterImage, index: int, state: PartitionState) -> SimpleNamespace:

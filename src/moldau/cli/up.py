@@ -25,6 +25,12 @@ from moldau.cli.options import Whole, json_option, parse_pairs, set_option
 
 TEMPORARY = ":temp:"
 BROKER_ID = 1
+DEFAULTS = {
+    # On one machine, for one person: nobody else is about to join a group, and no other broker can hold a copy.
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.replication.factor": "1",
+}
+"""Where `moldau up` starts from something else than Kafka's default."""
 
 
 @click.command(
@@ -87,7 +93,7 @@ def command(
     with data_folder(data) as given:
         folder = os.path.abspath(given)
         broker_id = only_broker(folder) or BROKER_ID
-        defaults = {"node.id": str(broker_id), "log.dirs": broker_folder(folder, broker_id)}
+        defaults = DEFAULTS | {"node.id": str(broker_id), "log.dirs": broker_folder(folder, broker_id)}
         config = read_config(defaults, None, options)
         refuse_foreign_cluster(folder, "--data")
         prepare_folder(folder, "--data")

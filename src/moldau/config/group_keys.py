@@ -2,8 +2,8 @@
 
 A group setting `consumer.session.timeout.ms` starts from the broker's `group.consumer.session.timeout.ms` and
 must stay between `group.consumer.min.session.timeout.ms` and `group.consumer.max.session.timeout.ms`. The
-three kinds of groups share that pattern, so the broker keys are made from it. `acts=False`: groups are not
-served yet.
+three kinds of groups share that pattern, so the broker keys are made from it. The keys of classic groups and of
+committed offsets act; `acts=False`: groups of the newer protocols are not served yet.
 """
 
 from __future__ import annotations
@@ -247,8 +247,17 @@ def _bound(name: str, default: str, check: Check) -> Key:
     return Key(name, Type.INT, default, f"The {word} `{target}` that a group may set.", check, acts=False)
 
 
-def _setting(name: str, type_: Type, default: str, check: Check | None, doc: str) -> Key:
-    return Key(name, type_, default, doc, check, acts=False)
+def _setting(
+    name: str,
+    type_: Type,
+    default: str,
+    check: Check | None,
+    doc: str,
+    *,
+    acts: bool = False,
+    high: bool = False,
+) -> Key:
+    return Key(name, type_, default, doc, check, acts=acts, importance="high" if high else "medium")
 
 
 _BOUNDS = (
@@ -286,6 +295,7 @@ _SETTINGS = (
         "6000",
         None,
         "The smallest session time-out of a classic group.",
+        acts=True,
     ),
     _setting(
         "group.max.session.timeout.ms",
@@ -293,6 +303,7 @@ _SETTINGS = (
         "1800000",
         None,
         "The largest session time-out of a classic group.",
+        acts=True,
     ),
     _setting(
         "group.initial.rebalance.delay.ms",
@@ -300,8 +311,11 @@ _SETTINGS = (
         "3000",
         None,
         "How long a new classic group waits for members before its first assignment.",
+        acts=True,
     ),
-    _setting("group.max.size", Type.INT, INT_MAX, Range(1), "The most members of a classic group."),
+    _setting(
+        "group.max.size", Type.INT, INT_MAX, Range(1), "The most members of a classic group.", acts=True
+    ),
     _setting("group.consumer.max.size", Type.INT, INT_MAX, Range(1), "The most members of a consumer group."),
     _setting(
         "group.consumer.assignors",
@@ -332,8 +346,74 @@ _SETTINGS = (
     ),
 )
 
+
+def _offsets(name: str, type_: Type, default: str, check: Check | None, doc: str) -> Key:
+    return _setting(name, type_, default, check, doc, acts=True, high=True)
+
+
+_OFFSETS = (
+    _offsets(
+        "offset.metadata.max.bytes",
+        Type.INT,
+        "4096",
+        None,
+        "The longest text that a client may commit beside an offset.",
+    ),
+    _offsets(
+        "offsets.commit.timeout.ms",
+        Type.INT,
+        "5000",
+        Range(1),
+        "How long a coordinator waits until what it wrote is on all in-sync replicas.",
+    ),
+    _offsets(
+        "offsets.retention.minutes",
+        Type.INT,
+        "10080",
+        Range(1),
+        "How long offsets are kept that nobody uses: since the last commit, or since the group has no members.",
+    ),
+    _offsets(
+        "offsets.retention.check.interval.ms",
+        Type.LONG,
+        "600000",
+        Range(1),
+        "How often a coordinator looks for offsets that are no longer kept.",
+    ),
+    _offsets(
+        "offsets.topic.num.partitions",
+        Type.INT,
+        "50",
+        Range(1),
+        "The partitions of `__consumer_offsets`, when it is created.",
+    ),
+    _offsets(
+        "offsets.topic.replication.factor",
+        Type.SHORT,
+        "3",
+        Range(1),
+        "The replicas of `__consumer_offsets`, when it is created; there must be as many brokers. "
+        "`moldau up` takes as many as it starts, three at most.",
+    ),
+    _offsets(
+        "offsets.topic.segment.bytes",
+        Type.INT,
+        "104857600",
+        Range(1),
+        "The segment size of `__consumer_offsets`, when it is created.",
+    ),
+    _offsets(
+        "offsets.topic.compression.codec",
+        Type.INT,
+        "0",
+        Range(0, 4),
+        "How coordinators compress: 0 not at all, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
+    ),
+)
+
 GROUP_BROKER_KEYS = (
-    _SETTINGS
+    _OFFSETS
+    + _SETTINGS
     + tuple(_default_of_groups(key) for key in GROUP_KEYS_IN_ORDER if key.synonyms)
     + tuple(_bound(*row) for row in _BOUNDS)
 )

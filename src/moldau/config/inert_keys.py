@@ -148,20 +148,7 @@ _REASONS = {
         replication.quota.window.num int 1..
         replication.quota.window.size.seconds int 1..
     """,
-    "groups are not served yet": """
-        group.coordinator.append.linger.ms int -1..
-        group.coordinator.background.threads int 1..
-        group.coordinator.cached.buffer.max.bytes int cluster-wide 524288..
-        group.coordinator.threads int 1..
-        offset.metadata.max.bytes int
-        offsets.commit.timeout.ms int 1..
-        offsets.load.buffer.size int 1..
-        offsets.retention.check.interval.ms long 1..
-        offsets.retention.minutes int 1..
-        offsets.topic.compression.codec int
-        offsets.topic.num.partitions int 1..
-        offsets.topic.replication.factor short 1..
-        offsets.topic.segment.bytes int 1..
+    "share groups are not served yet": """
         share.coordinator.append.linger.ms int -1..
         share.coordinator.cached.buffer.max.bytes int cluster-wide 524288..
         share.coordinator.load.buffer.size int 1..
@@ -231,10 +218,15 @@ _REASONS = {
         background.threads int cluster-wide 1..
         delete.records.purgatory.purge.interval.requests int
         fetch.purgatory.purge.interval.requests int
+        group.coordinator.append.linger.ms int -1..
+        group.coordinator.background.threads int 1..
+        group.coordinator.cached.buffer.max.bytes int cluster-wide 524288..
+        group.coordinator.threads int 1..
         max.connection.creation.rate int cluster-wide 0..
         max.connections.per.ip.overrides string cluster-wide
         num.io.threads int cluster-wide 1..
         num.network.threads int cluster-wide 1..
+        offsets.load.buffer.size int 1..
         producer.purgatory.purge.interval.requests int
         queued.max.request.bytes long
         queued.max.requests int 1..

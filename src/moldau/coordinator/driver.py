@@ -18,6 +18,7 @@ from enum import Enum
 from typing import Any, Generic
 
 from moldau.base.errors import ErrorCode, KafkaError
+from moldau.coordinator.fields import BadFields
 from moldau.coordinator.journal import RECORD_OVERHEAD_BYTES, Entry, Journal
 from moldau.coordinator.reply import Reply
 from moldau.coordinator.shard import Decision, Moment, Producer, ShardT
@@ -204,9 +205,10 @@ class Driver(Generic[ShardT]):
                 self._next_offset = self._journal.append(stored, moment.wall_ms, decision.producer)
                 for record in piece:
                     self._shard.apply(record, decision.producer)
-        except KafkaError as refusal:
+        except (KafkaError, BadFields) as refusal:
+            code = refusal.code if isinstance(refusal, KafkaError) else ErrorCode.unknown_server_error
             for reply, _ in [*decision.answers_now, *decision.answers]:
-                reply.fail(refusal.code)
+                reply.fail(code)
             return False
         finally:
             self._is_writing = False

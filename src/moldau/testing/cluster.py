@@ -41,6 +41,9 @@ DEFAULTS = {
     "node.id": "1",
     "listeners": f"PLAINTEXT://{HOST}:0",
     "log.retention.ms": "-1",  # tests write messages of years ago, and expect to find them
+    "group.initial.rebalance.delay.ms": "0",  # nobody else will join: no test should wait for them
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "5",  # made when a group is first used; Kafka's 50 take longer
 }
 
 
@@ -167,8 +170,9 @@ class Cluster:
 
     @property
     def topics(self) -> list[str]:
-        """The names of the topics that are there."""
-        return sorted(self._running_broker.image.topics)
+        """The names of the topics that are there, without the cluster's own."""
+        topics = self._running_broker.image.topics.values()
+        return sorted(topic.name for topic in topics if not topic.is_internal)
 
     @property
     def _running_broker(self) -> Broker:

@@ -1,7 +1,8 @@
 """FindCoordinator (10): which broker coordinates a group.
 
-A broker on its own coordinates every group. Transactions and share groups are not served yet, so asking for their
-coordinators gets INVALID_REQUEST with that reason rather than an address that would not help.
+It is the leader of the group's partition of `__consumer_offsets`, a topic that is made when it is first needed; Kafka
+answers COORDINATOR_NOT_AVAILABLE meanwhile, here the answer waits for it. Transactions and share groups are not served
+yet, so asking for their coordinators gets INVALID_REQUEST with that reason rather than an address that would not help.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from moldau.base.errors import ErrorCode
-from moldau.broker.advertised import advertised_endpoint
+from moldau.broker.advertised import endpoint_of
+from moldau.broker.coordinators import CONSUMER_OFFSETS
 
 API_KEY = 10
 VERSIONS = (0, 6)
@@ -21,22 +23,23 @@ UNKNOWN_KEY_TYPE = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to"
     " an incompatible broker. See the broker logs for more details."
 )
+NOT_AVAILABLE = "The coordinator is not available."
 KEY_TYPES = {1: "transactions", 2: "share groups"}
 
 
-def handle(broker: Any, context: Any, request: Any) -> object:
+async def handle(broker: Any, context: Any, request: Any) -> object:
     key_type: int = getattr(request, "key_type", KEY_TYPE_GROUP)
     if context.version >= BATCHED_SINCE_VERSION:
-        coordinators = tuple(_find(broker, context, key_type, key) for key in request.coordinator_keys)
-        return SimpleNamespace(throttle_time=0, coordinators=coordinators)
-    found = _find(broker, context, key_type, request.key)
+        coordinators = [await _find(broker, context, key_type, key) for key in request.coordinator_keys]
+        return SimpleNamespace(throttle_time=0, coordinators=tuple(coordinators))
+    found = await _find(broker, context, key_type, request.key)
     found.throttle_time = 0
     if found.error_code == ErrorCode.none:
         found.error_message = "NONE"
     return found
 
 
-def _find(broker: Any, context: Any, key_type: int, key: str) -> SimpleNamespace:
+async def _find(broker: Any, context: Any, key_type: int, key: str) -> SimpleNamespace:
     if key_type != KEY_TYPE_GROUP:
         reason = (
             f"{KEY_TYPES[key_type]} are not served by this broker"
@@ -44,8 +47,13 @@ def _find(broker: Any, context: Any, key_type: int, key: str) -> SimpleNamespace
             else UNKNOWN_KEY_TYPE
         )
         return _answer(key, ErrorCode.invalid_request, reason, -1, "", -1)
-    host, port = advertised_endpoint(broker, context)
-    return _answer(key, ErrorCode.none, "", broker.node_id, host, port)
+    error, node_id = await broker.coordinators.find(CONSUMER_OFFSETS, key)
+    if error:
+        return _answer(key, error, NOT_AVAILABLE, -1, "", -1)
+    endpoint = endpoint_of(broker, context, broker.image.brokers[node_id])
+    if endpoint is None:
+        return _answer(key, ErrorCode.coordinator_not_available, NOT_AVAILABLE, -1, "", -1)
+    return _answer(key, ErrorCode.none, "", node_id, *endpoint)
 
 
 def _answer(key: str, error: ErrorCode, message: str, node_id: int, host: str, port: int) -> SimpleNamespace:

@@ -1,0 +1,53 @@
+"""DescribeGroups (15): the state of classic groups, and their members with what each was given.
+
+A group that is not there is shown as `Dead`; from version 6 on with an error.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from moldau.base.errors import ErrorCode
+from moldau.broker.topic_view import OPERATIONS_UNASKED, bits
+from moldau.coordinator.group.messages import Described
+
+API_KEY = 15
+VERSIONS = (0, 6)
+
+MISSING_SINCE_VERSION = 6
+DEAD = "Dead"
+GROUP_OPERATIONS = bits(3, 6, 8, 10, 11)  # read, delete, describe, describe and alter configs
+
+
+async def handle(broker: Any, context: Any, request: Any) -> object:
+    asked = getattr(request, "include_authorized_operations", False)
+    operations = GROUP_OPERATIONS if asked else OPERATIONS_UNASKED
+    groups = [await _describe(broker, context.version, group_id, operations) for group_id in request.groups]
+    return SimpleNamespace(throttle_time=0, groups=tuple(groups))
+
+
+async def _describe(broker: Any, version: int, group_id: str, operations: int) -> SimpleNamespace:
+    found = await broker.coordinators.groups.read(
+        group_id, lambda shard, _moment: shard.describe(group_id), lambda error: error
+    )
+    if isinstance(found, Described):
+        return SimpleNamespace(
+            error_code=ErrorCode.none, error_message=None, authorized_operations=operations, **found._asdict()
+        )
+    error, message, state = found, None, ""
+    if found is None:
+        is_error = version >= MISSING_SINCE_VERSION
+        error = ErrorCode.group_id_not_found if is_error else ErrorCode.none
+        message = f"Group {group_id} not found." if is_error else None
+        state = DEAD
+    return SimpleNamespace(
+        error_code=error,
+        error_message=message,
+        group_id=group_id,
+        group_state=state,
+        protocol_type="",
+        protocol_data="",
+        members=(),
+        authorized_operations=operations if found is None else OPERATIONS_UNASKED,
+    )

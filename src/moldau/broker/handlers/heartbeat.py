@@ -1,0 +1,34 @@
+"""Heartbeat (12): a member of a classic group is alive; it is told when a rebalance is under way.
+
+While the coordinator loads, the answer has no error: clients do not expect one, and ask again soon.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moldau.base.errors import ErrorCode
+from moldau.coordinator.group.messages import Heard, Heartbeat
+from moldau.coordinator.reply import Reply
+
+API_KEY = 12
+VERSIONS = (0, 4)
+
+
+def handle(broker: Any, context: Any, request: Any) -> Reply | Heard:
+    if not request.group_id:
+        return Heard(ErrorCode.invalid_group_id)
+    heartbeat = Heartbeat(
+        group_id=request.group_id,
+        generation=request.generation_id,
+        member_id=request.member_id,
+        instance_id=getattr(request, "group_instance_id", None),
+    )
+    reply: Reply = broker.coordinators.groups.write(
+        heartbeat.group_id, lambda shard, moment, reply: shard.heartbeat(heartbeat, reply, moment), _failed
+    )
+    return reply
+
+
+def _failed(error: ErrorCode) -> Heard:
+    return Heard(ErrorCode.none if error is ErrorCode.coordinator_load_in_progress else error)

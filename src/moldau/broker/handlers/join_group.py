@@ -1,0 +1,60 @@
+"""JoinGroup (11): become a member of a classic group, or of its next generation.
+
+The answer waits until the generation is complete. Kafka advertises version 0 for the sake of an old librdkafka, and
+serves it: `rebalance_timeout` is the session's there. The rules are in `coordinator.group.classic_protocol`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moldau.base.errors import ErrorCode
+from moldau.coordinator.group.messages import Join, Joined
+from moldau.coordinator.reply import Reply
+from moldau.wire.times import milliseconds
+
+API_KEY = 11
+VERSIONS = (0, 9)
+
+REBALANCE_TIMEOUT_SINCE_VERSION = 1
+ID_REQUIRED_SINCE_VERSION = 4
+NULL_PROTOCOL_SINCE_VERSION = 7
+SKIP_ASSIGNMENT_SINCE_VERSION = 9
+
+
+def handle(broker: Any, context: Any, request: Any) -> Reply | Joined:
+    version: int = context.version
+    if not request.group_id:
+        return shaped(version, Joined(ErrorCode.invalid_group_id, request.member_id))
+    session_timeout_ms = milliseconds(request.session_timeout)
+    rebalance_timeout_ms = session_timeout_ms
+    if version >= REBALANCE_TIMEOUT_SINCE_VERSION:
+        rebalance_timeout_ms = milliseconds(request.rebalance_timeout)
+    join = Join(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        instance_id=getattr(request, "group_instance_id", None),
+        client_id=context.client_id or "",
+        client_host=f"/{context.client_host}",
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=rebalance_timeout_ms,
+        protocol_type=request.protocol_type,
+        protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
+        is_id_required=version >= ID_REQUIRED_SINCE_VERSION,
+        can_skip_assignment=version >= SKIP_ASSIGNMENT_SINCE_VERSION,
+    )
+    reply: Reply = broker.coordinators.groups.write(
+        join.group_id,
+        lambda shard, moment, reply: shard.join(join, reply, moment),
+        lambda error: Joined(error, join.member_id),
+    )
+    if version < NULL_PROTOCOL_SINCE_VERSION:
+        return reply.map(lambda response: shaped(version, response))
+    return reply
+
+
+def shaped(version: int, response: Joined) -> Joined:
+    """Before version 7 a protocol that is not there is an empty text."""
+    if version < NULL_PROTOCOL_SINCE_VERSION and response.protocol_name is None:
+        return response._replace(protocol_name="")
+    return response

@@ -1,0 +1,35 @@
+"""ListGroups (16): the groups that this broker coordinates, by state (version 4) and type (version 5) if asked.
+
+The words of the filters count in any case. A type that nobody knows matches nothing.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from moldau.base.errors import ErrorCode
+from moldau.coordinator.group.messages import Listed
+
+API_KEY = 16
+VERSIONS = (0, 5)
+
+
+async def handle(broker: Any, context: Any, request: Any) -> object:
+    states = {state.lower() for state in getattr(request, "states_filter", ())}
+    types = {type_.lower() for type_ in getattr(request, "types_filter", ())}
+    groups: list[Listed] = []
+    for reply in broker.coordinators.groups.read_all(
+        lambda shard, _moment: shard.list_groups(), lambda error: error
+    ):
+        listed = await reply
+        if isinstance(listed, ErrorCode):
+            return SimpleNamespace(throttle_time=0, error_code=listed, groups=())
+        groups += listed
+    wanted = (
+        group
+        for group in groups
+        if (not states or group.group_state.lower() in states)
+        and (not types or group.group_type.lower() in types)
+    )
+    return SimpleNamespace(throttle_time=0, error_code=ErrorCode.none, groups=tuple(wanted))

@@ -1,0 +1,39 @@
+"""OffsetDelete (47): forget offsets that a group has committed, of topics that it does not read any more."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from moldau.base.errors import ErrorCode
+
+API_KEY = 47
+VERSIONS = (0, 0)
+
+
+async def handle(broker: Any, context: Any, request: Any) -> object:
+    errors: dict[tuple[str, int], ErrorCode] = {}
+    for topic in request.topics:
+        known = broker.image.topics.get(topic.name)
+        for partition in topic.partitions:
+            index = partition.partition_index
+            is_there = known is not None and 0 <= index < len(known.partitions)
+            missing = ErrorCode.unknown_topic_or_partition
+            errors[topic.name, index] = ErrorCode.none if is_there else missing
+    wanted = [place for place, error in errors.items() if not error]
+    error, outcomes = await broker.coordinators.groups.write(
+        request.group_id,
+        lambda shard, _moment, reply: shard.delete_offsets(request.group_id, wanted, reply),
+        lambda error: (error, []),
+    )
+    if error:
+        return SimpleNamespace(error_code=error, throttle_time=0, topics=())
+    errors.update(zip(wanted, outcomes, strict=True))
+    topics: dict[str, list[object]] = {}
+    for (name, index), outcome in errors.items():
+        topics.setdefault(name, []).append(SimpleNamespace(partition_index=index, error_code=outcome))
+    return SimpleNamespace(
+        error_code=error,
+        throttle_time=0,
+        topics=tuple(SimpleNamespace(name=name, partitions=tuple(rows)) for name, rows in topics.items()),
+    )

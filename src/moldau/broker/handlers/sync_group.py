@@ -1,0 +1,38 @@
+"""SyncGroup (14): the leader hands in the assignment of a generation, and every member gets its own part.
+
+Answers wait for the leader's, and for its record to be committed. From version 5 on a member says which protocol it
+believes was chosen.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moldau.base.errors import ErrorCode
+from moldau.coordinator.group.messages import Sync, Synced
+from moldau.coordinator.reply import Reply
+
+API_KEY = 14
+VERSIONS = (0, 5)
+
+PROTOCOL_SINCE_VERSION = 5
+
+
+def handle(broker: Any, context: Any, request: Any) -> Reply | Synced:
+    if not request.group_id:
+        return Synced(ErrorCode.invalid_group_id)
+    sync = Sync(
+        group_id=request.group_id,
+        generation=request.generation_id,
+        member_id=request.member_id,
+        instance_id=getattr(request, "group_instance_id", None),
+        protocol_type=getattr(request, "protocol_type", None),
+        protocol=getattr(request, "protocol_name", None),
+        assignments=tuple((one.member_id, one.assignment) for one in request.assignments),
+    )
+    if context.version >= PROTOCOL_SINCE_VERSION and None in (sync.protocol_type, sync.protocol):
+        return Synced(ErrorCode.inconsistent_group_protocol)
+    reply: Reply = broker.coordinators.groups.write(
+        sync.group_id, lambda shard, moment, reply: shard.sync(sync, reply, moment), Synced
+    )
+    return reply

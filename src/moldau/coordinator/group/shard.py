@@ -1,0 +1,270 @@
+"""The group coordinator's state machine: the groups and offsets of one partition of `__consumer_offsets`.
+
+The events of groups come in here, find their group, and go on to `classic_protocol` or `commits`; the records that they
+decide on come back through `apply`. Pure: no clock, no chance but `new_id`, no input or output.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from moldau.base.errors import ErrorCode, KafkaError
+from moldau.coordinator.deadlines import Deadlines
+from moldau.coordinator.group import records
+from moldau.coordinator.group.classic import ClassicGroup
+from moldau.coordinator.group.classic_protocol import ClassicProtocol
+from moldau.coordinator.group.commits import Commits, Fetched, PartitionWanted
+from moldau.coordinator.group.draft import Draft
+from moldau.coordinator.group.messages import (
+    UNKNOWN_MEMBER,
+    AllLeft,
+    Commit,
+    Described,
+    Heard,
+    Heartbeat,
+    Join,
+    Joined,
+    Leaver,
+    Left,
+    Listed,
+    Sync,
+    Synced,
+)
+from moldau.coordinator.group.offsets import Offsets
+from moldau.coordinator.group.rebalance import Rebalancing, TimerKey
+from moldau.coordinator.group.records import (
+    GroupForgotten,
+    GroupRecord,
+    GroupRecorded,
+    OffsetCommitted,
+    OffsetForgotten,
+)
+from moldau.coordinator.group.settings import GroupSettings
+from moldau.coordinator.reply import Reply
+from moldau.coordinator.shard import Decision, Moment, Producer
+
+EXPIRY: TimerKey = ("expiry", None, None)
+GROUPS_EXPIRED_PER_TURN = 200
+
+
+class GroupShard:
+    def __init__(self, settings: GroupSettings, new_id: Callable[[], str]) -> None:
+        self._settings = settings
+        self._groups: dict[str, ClassicGroup] = {}
+        self._offsets = Offsets()
+        self._deadlines: Deadlines[TimerKey] = Deadlines()
+        self._rebalancing = Rebalancing(settings, self._deadlines)
+        self._classic = ClassicProtocol(settings, self._rebalancing, new_id)
+        self._commits = Commits(settings, self._offsets)
+        self._to_expire: deque[str] = deque()
+
+    # ---- the log --------------------------------------------------------------------------------------------
+
+    def encode(self, record: GroupRecord) -> tuple[bytes, bytes | None]:
+        return records.encode(record)
+
+    def decode(self, key: bytes, value: bytes | None) -> GroupRecord | None:
+        return records.decode(key, value)
+
+    def apply(self, record: GroupRecord, producer: Producer | None) -> None:
+        match record:
+            case OffsetCommitted():
+                if producer is not None:
+                    self._offsets.commit_in_transaction(record, producer)
+                else:
+                    self._offsets.commit(record)
+                self._ensure(record.group_id)
+            case OffsetForgotten():
+                self._offsets.forget(record)
+            case GroupRecorded():
+                self._ensure(record.group_id).take(record)
+            case GroupForgotten():
+                self._groups.pop(record.group_id, None)
+
+    def apply_marker(self, producer: Producer, *, is_commit: bool) -> None:
+        for record in self._offsets.end_transaction(producer, is_commit=is_commit):
+            self._ensure(record.group_id)
+
+    def _ensure(self, group_id: str) -> ClassicGroup:
+        """A group that is only heard of by its offsets is one without members."""
+        group = self._groups.get(group_id)
+        if group is None:
+            group = self._groups[group_id] = ClassicGroup(group_id)
+        return group
+
+    # ---- life and time --------------------------------------------------------------------------------------
+
+    def on_loaded(self, moment: Moment) -> Decision:
+        """Members of the groups that were loaded have a whole session to report."""
+        draft = Draft(moment)
+        self._deadlines.set(EXPIRY, moment.ms + self._settings.expiry_interval_ms)
+        for group in self._groups.values():
+            for member in group.members.values():
+                self._rebalancing.heard_from(group, member, draft)
+            if len(group.members) > self._settings.members_max:
+                self._rebalancing.prepare(group, draft)
+        return draft.decision()
+
+    def parked(self) -> list[Reply]:
+        replies = []
+        for group in self._groups.values():
+            for member in group.members.values():
+                replies += [reply for reply in (member.join_reply, member.sync_reply) if reply is not None]
+                member.join_reply = member.sync_reply = None
+        return replies
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        return self._deadlines.next_ms
+
+    def on_time(self, moment: Moment) -> Iterator[Decision]:
+        for what, group_id, member_id in self._deadlines.pop_due(moment.ms):
+            if what == EXPIRY[0]:
+                yield from self._expire(moment)
+                continue
+            group = self._groups.get(group_id or "")
+            if group is None:
+                continue
+            draft = Draft(moment)
+            if what == "join":
+                self._rebalancing.on_join_deadline(group, draft)
+            elif what == "sync":
+                self._rebalancing.on_sync_deadline(group, draft)
+            else:
+                self._classic.on_session_end(group, member_id or UNKNOWN_MEMBER, draft)
+            yield draft.decision()
+
+    def _expire(self, moment: Moment) -> Iterator[Decision]:
+        """Some groups at a time; the rest soon, and all of them again after the interval."""
+        if not self._to_expire:
+            self._to_expire.extend(self._groups)
+        for _ in range(min(GROUPS_EXPIRED_PER_TURN, len(self._to_expire))):
+            group = self._groups.get(self._to_expire.popleft())
+            if group is not None and (gone := self._expired(group, moment.wall_ms)):
+                yield Decision(gone, is_atomic=False)
+        delay_ms = 1 if self._to_expire else self._settings.expiry_interval_ms
+        self._deadlines.set(EXPIRY, moment.ms + delay_ms)
+
+    def _expired(self, group: ClassicGroup, wall_ms: int) -> list[GroupRecord]:
+        gone: list[GroupRecord] = [*self._commits.expired(group, wall_ms)]
+        held = sum(map(len, self._offsets.of_group(group.group_id).values()))
+        is_unused = group.is_empty and not group.pending_members
+        if is_unused and held == len(gone) and not self._offsets.has_unstable(group.group_id):
+            gone.append(GroupForgotten(group.group_id))
+        return gone
+
+    # ---- members --------------------------------------------------------------------------------------------
+
+    def join(self, join: Join, reply: Reply, moment: Moment) -> Decision:
+        draft = Draft(moment)
+        settings = self._settings
+        if not settings.session_timeout_ms_min <= join.session_timeout_ms <= settings.session_timeout_ms_max:
+            draft.answer(reply, Joined(ErrorCode.invalid_session_timeout, join.member_id))
+            return draft.decision()
+        group = self._groups.get(join.group_id)
+        if group is None:
+            if join.member_id != UNKNOWN_MEMBER:
+                draft.answer(reply, Joined(ErrorCode.unknown_member_id, join.member_id))
+                return draft.decision()
+            group = self._ensure(join.group_id)
+            draft.record(group.as_created(moment.wall_ms))
+        self._classic.join(group, join, reply, draft)
+        return draft.decision()
+
+    def sync(self, sync: Sync, reply: Reply, moment: Moment) -> Decision:
+        draft = Draft(moment)
+        group = self._groups.get(sync.group_id)
+        if group is None:
+            draft.answer(reply, Synced(ErrorCode.unknown_member_id))
+        else:
+            self._classic.sync(group, sync, reply, draft)
+        return draft.decision()
+
+    def heartbeat(self, heartbeat: Heartbeat, reply: Reply, moment: Moment) -> Decision:
+        """Answered whatever waits to be committed: a member must not be lost for a slow disk."""
+        group = self._groups.get(heartbeat.group_id)
+        heard = Heard(ErrorCode.unknown_member_id)
+        if group is not None:
+            heard = self._classic.heartbeat(group, heartbeat, Draft(moment))
+        return Decision(answers_now=((reply, heard),))
+
+    def leave(self, group_id: str, leavers: Sequence[Leaver], reply: Reply, moment: Moment) -> Decision:
+        draft = Draft(moment)
+        group = self._groups.get(group_id)
+        if group is None:
+            unknown = ErrorCode.unknown_member_id
+            left = tuple(Left(leaver.member_id, leaver.instance_id, unknown) for leaver in leavers)
+            draft.answer(reply, AllLeft(ErrorCode.none, left))
+        else:
+            draft.answer(reply, self._classic.leave(group, leavers, draft))
+        return draft.decision()
+
+    # ---- offsets --------------------------------------------------------------------------------------------
+
+    def commit(self, commit: Commit, reply: Reply, moment: Moment) -> Decision:
+        """Answered with an outcome for each offset; KafkaError's code for all of them is a list as well."""
+        try:
+            self._check_commit(commit, Draft(moment))
+        except KafkaError as refusal:
+            return Decision(answers=((reply, [refusal.code] * len(commit.offsets)),))
+        accepted, errors = self._commits.decide(commit, moment.wall_ms)
+        return Decision(accepted, ((reply, errors),))
+
+    def _check_commit(self, commit: Commit, draft: Draft) -> None:
+        group = self._groups.get(commit.group_id)
+        if group is None:
+            if commit.generation >= 0:
+                missing = ErrorCode.group_id_not_found if commit.knows_missing_groups else None
+                raise KafkaError(missing or ErrorCode.illegal_generation)
+            return
+        group.check_commit(commit.member_id, commit.instance_id, commit.generation)
+        member = group.members.get(commit.member_id)
+        if member is not None:
+            self._rebalancing.heard_from(group, member, draft)
+
+    def fetch(
+        self, group_id: str, wanted: Iterable[PartitionWanted] | None, *, require_stable: bool
+    ) -> list[Fetched]:
+        """A look: the offsets of some partitions, or of all (None)."""
+        if wanted is None:
+            return self._commits.fetch_all(group_id, require_stable=require_stable)
+        return self._commits.fetch(group_id, wanted, require_stable=require_stable)
+
+    def delete_offsets(self, group_id: str, wanted: Sequence[tuple[str, int]], reply: Reply) -> Decision:
+        """Answered with an error for all, or an outcome for each."""
+        group = self._groups.get(group_id)
+        try:
+            if group is None:
+                raise KafkaError(ErrorCode.group_id_not_found)
+            group.check_delete_offsets()
+        except KafkaError as refusal:
+            return Decision(answers=((reply, (refusal.code, [])),))
+        gone, errors = self._commits.delete(group, wanted)
+        return Decision(gone, ((reply, (ErrorCode.none, errors)),))
+
+    def on_topics_deleted(self, topics: Iterable[str]) -> Decision:
+        return Decision(self._commits.of_topics(topics), is_atomic=False)
+
+    # ---- groups ---------------------------------------------------------------------------------------------
+
+    def describe(self, group_id: str) -> Described | None:
+        """A look; None where there is no such classic group."""
+        group = self._groups.get(group_id)
+        return None if group is None else group.described()
+
+    def list_groups(self) -> list[Listed]:
+        """A look at all groups."""
+        return [group.listed() for group in self._groups.values()]
+
+    def delete(self, group_id: str, reply: Reply) -> Decision:
+        """A group without members goes with its offsets."""
+        group = self._groups.get(group_id)
+        try:
+            if group is None:
+                raise KafkaError(ErrorCode.group_id_not_found)
+            group.check_delete()
+        except KafkaError as refusal:
+            return Decision(answers=((reply, refusal.code),))
+        gone = [*self._commits.all_of(group_id), GroupForgotten(group_id)]
+        return Decision(gone, ((reply, ErrorCode.none),), is_atomic=False)

@@ -1,7 +1,7 @@
 """Fixtures for projects that use Kafka: a cluster in the process of the tests. They come with the package.
 
 - `moldau_cluster` (session): a running `moldau.testing.Cluster`; started when a test first asks for it.
-- `moldau_bootstrap_servers`: its address.
+- `moldau_bootstrap_servers` (session): its address.
 - `moldau_topic`: the name of a fresh topic for each test, with one partition, or as `@pytest.mark.moldau_topic(
   partitions=3, config={"cleanup.policy": "compact"})` says.
 - `moldau_config` (session): broker settings; a project overrides it in its conftest.py.
@@ -47,7 +47,7 @@ def moldau_cluster(moldau_config: dict[str, Any]) -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def moldau_bootstrap_servers(moldau_cluster: Cluster) -> str:
     """The cluster's address, for `bootstrap.servers` of any Kafka client."""
     return moldau_cluster.bootstrap_servers

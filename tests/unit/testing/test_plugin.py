@@ -51,6 +51,22 @@ def test_a_topic_is_fresh_for_each_test_and_the_cluster_is_shared(pytester: pyte
     pytester.runpytest_subprocess("-q").assert_outcomes(passed=4)
 
 
+def test_a_fixture_of_the_whole_session_may_use_the_address(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def settings(moldau_bootstrap_servers):
+            return {"kafka": moldau_bootstrap_servers}
+
+        def test_settings(settings, moldau_cluster):
+            assert settings["kafka"] == moldau_cluster.bootstrap_servers
+        """
+    )
+    pytester.runpytest_subprocess("-q").assert_outcomes(passed=1)
+
+
 def test_a_mark_says_how_the_topic_is_made_and_a_fixture_how_the_broker_is(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(
         """

@@ -61,7 +61,8 @@ Made by `make bench` (`python -m moldau.bench`), not by hand: Moldau and Apache 
 driven by the same clients in turn, each with a fresh data folder. A number is the median of {runs} runs after a warm-up
 of {warm_up:.1f} GB each; in brackets the smallest and the largest run. *Ratio* is Moldau's number divided by Apache
 Kafka's: **bold** where Moldau is the better one. Client and broker share the cores, so that throughput tells as much
-about the client as about the broker; the broker's own CPU is the number to compare.
+about the client as about the broker; the broker's own CPU is the number to compare. [performance.md](performance.md)
+explains what lies behind the numbers.
 
 - Moldau {moldau} on Python {python}; Apache Kafka {kafka} on Java {java}, with its start script's flags and 1 GB heap
 - confluent-kafka {confluent} (librdkafka {librdkafka}); acks=all, one replica, no compression

@@ -83,10 +83,10 @@ def visible_names(folder: str) -> list[str]:
     return sorted(name for name in os.listdir(folder) if name not in HARMLESS)
 
 
-def only_broker(data: str) -> int | None:
+def only_broker(data: str, default: int) -> int:
     """The id of the one broker whose data is there: an imported one keeps the id that it had."""
     ids = [int(name.rpartition("-")[2]) for name in visible_names(data) if is_broker_folder(data, name)]
-    return ids[0] if len(ids) == 1 else None
+    return ids[0] if len(ids) == 1 else default
 
 
 def is_broker_folder(data: str, name: str) -> bool:

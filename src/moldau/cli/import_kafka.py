@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Sequence
@@ -235,6 +236,7 @@ def take_over(plan: Plan) -> None:
     try:
         os.mkdir(partial)
         make_store(plan, f"{partial}/{STORE_FILE}")
+        give_to_owner(f"{partial}/{STORE_FILE}", folder)
         publish_in_place(
             plan, RealDisk(Features.detect()), f"{partial}/{STORE_FILE}", f"{folder}/{STORE_FILE}"
         )
@@ -242,6 +244,14 @@ def take_over(plan: Plan) -> None:
         raise failed(error) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def give_to_owner(path: str, folder: str) -> None:
+    """The broker may run as the user whose folder it is, while root imports."""
+    if hasattr(os, "chown"):
+        owner = os.stat(folder)
+        with contextlib.suppress(PermissionError):  # only root may; a folder that is one's own needs none
+            os.chown(path, owner.st_uid, owner.st_gid)
 
 
 # ---- both -------------------------------------------------------------------------------------------------------

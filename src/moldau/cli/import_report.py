@@ -21,6 +21,7 @@ from moldau.cli.output import (
 if TYPE_CHECKING:
     from moldau.importer.carry_out import How
     from moldau.importer.plan import Plan
+    from moldau.importer.source_log import SourceLog
 
 
 def show_plan(plan: Plan, as_json: bool) -> None:
@@ -59,9 +60,12 @@ def topics_of(plan: Plan) -> list[dict[str, Any]]:
     from moldau.log.names import id_text
     from moldau.metadata.image import INTERNAL_TOPICS
 
+    logs_of: dict[str, list[SourceLog]] = {}
+    for log in plan.logs:
+        logs_of.setdefault(log.partition.topic, []).append(log)
     topics = []
     for topic in plan.topics:
-        logs = [log for log in plan.logs if log.partition.topic == topic.name]
+        logs = logs_of.get(topic.name, [])
         topics.append(
             {
                 "name": topic.name,

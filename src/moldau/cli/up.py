@@ -92,7 +92,7 @@ def command(
         options["listeners"] = f"PLAINTEXT://:{port}"
     with data_folder(data) as given:
         folder = os.path.abspath(given)
-        broker_id = only_broker(folder) or BROKER_ID
+        broker_id = only_broker(folder, default=BROKER_ID)
         defaults = DEFAULTS | {"node.id": str(broker_id), "log.dirs": broker_folder(folder, broker_id)}
         config = read_config(defaults, None, options)
         refuse_foreign_cluster(folder, "--data")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from moldau.cli.data_folder import (
+    only_broker,
     prepare_folder,
     read_pid,
     refuse_foreign_broker,
@@ -64,6 +65,14 @@ def test_new_empty_and_own_folders_are_accepted(tmp_path: Path) -> None:
     (tmp_path / "broker-1" / "meta.properties").write_text("")
     (tmp_path / "broker-1" / "orders-0").mkdir()
     refuse_foreign_broker(str(tmp_path / "broker-1"), "log.dirs")
+
+
+def test_the_one_broker_that_is_there_keeps_its_id(tmp_path: Path) -> None:
+    assert only_broker(str(tmp_path), default=1) == 1
+    (tmp_path / "broker-0").mkdir()
+    assert only_broker(str(tmp_path), default=1) == 0
+    (tmp_path / "broker-2").mkdir()
+    assert only_broker(str(tmp_path), default=1) == 1
 
 
 def test_a_pid_is_read_only_while_its_process_lives(tmp_path: Path) -> None:

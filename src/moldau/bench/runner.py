@@ -50,7 +50,7 @@ class Piece:
 
 
 QUICK = Plan(3, 200 * MB, 60 * MB, 10_000, 2, (MB, 10 * MB, 100 * MB), 400)
-FULL = Plan(5, 2000 * MB, 400 * MB, 40_000, 10, (MB, 10 * MB, 100 * MB, 1000 * MB, 10_000 * MB), 1000)
+FULL = Plan(3, 1000 * MB, 200 * MB, 20_000, 5, (MB, 10 * MB, 100 * MB, 1000 * MB, 10_000 * MB), 1000)
 
 
 @dataclass

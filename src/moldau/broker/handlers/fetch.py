@@ -263,7 +263,9 @@ class Fetch:
                 for read in reads:
                     _has_news(*read)
         broker.metrics.fetched_bytes += self._total_bytes
-        return pack_fetch_response(self._correlation_id, self._version, 0, 0, session_id, _by_topic(reads))
+        pieces = pack_fetch_response(self._correlation_id, self._version, 0, 0, session_id, _by_topic(reads))
+        first = pieces[0]
+        return first if len(pieces) == 1 and isinstance(first, bytes) else pieces
 
 
 def _has_news(wanted: WantedPartition, answer: Fetched) -> bool:

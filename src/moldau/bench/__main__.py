@@ -1,7 +1,7 @@
 """`python -m moldau.bench`: measure Moldau and Apache Kafka side by side and write docs/benchmarks.md.
 
 python -m moldau.bench --quick      a few minutes, small amounts
-python -m moldau.bench              the whole of it, with logs up to 10 GB: about an hour, 25 GB of disk
+python -m moldau.bench              the whole of it, with logs up to 10 GB: about half an hour, 25 GB of disk
 python -m moldau.bench --profile    where the broker spends its time on a produce and fetch load
 """
 

@@ -48,8 +48,8 @@ from moldau.store.port import Store
 
 log = logging.getLogger(__name__)
 
-LOGS_CREATED_PER_TURN = 64
-"""New partitions made in one turn of the loop, so that a topic with thousands of them holds nobody up."""
+LOGS_DELETED_PER_TURN = 16
+"""So that a topic with thousands of partitions holds nobody up; making a log takes longer, and a turn of its own."""
 
 
 class Broker:
@@ -168,7 +168,7 @@ class Broker:
                 case PartitionsAdded():
                     await self._open_partitions(self.image.topics[record.name])
                 case TopicDeleted():
-                    self._delete_partitions(record)
+                    await self._delete_partitions(record)
                 case PartitionsChanged():
                     for index, state in record.states.items():
                         partition = self.partition(record.name, index)
@@ -190,8 +190,7 @@ class Broker:
             if held is None:
                 await self.log_manager.vacated(place)
                 held = self.log_manager.create(place, topic.topic_id, config)
-                if index % LOGS_CREATED_PER_TURN == LOGS_CREATED_PER_TURN - 1:
-                    await self.tasks.sleep(0)
+                await self.tasks.sleep(0)
             partition = Partition(self.node_id, topic.topic_id, topic.partitions[index], held)
             self.partitions[place] = partition
             partitions.append(partition)
@@ -200,12 +199,14 @@ class Broker:
         for partition in partitions:
             self.coordinators.on_partition(partition)
 
-    def _delete_partitions(self, record: TopicDeleted) -> None:
+    async def _delete_partitions(self, record: TopicDeleted) -> None:
         self.partitions_of.pop(record.topic_id.bytes, None)
-        for partition in self.partitions_of.pop(record.name, []):
+        for number, partition in enumerate(self.partitions_of.pop(record.name, []), 1):
             del self.partitions[partition.topic_partition]
             self.long_polls.on_change(partition)
             self.log_manager.delete(partition.topic_partition)
+            if number % LOGS_DELETED_PER_TURN == 0:
+                await self.tasks.sleep(0)
         self.coordinators.on_topic_deleted(record.name)
 
     def _configure(self, record: ConfigChanged) -> None:

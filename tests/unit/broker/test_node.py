@@ -1,12 +1,12 @@
-"""What a broker tells of itself after a restart, of each kind."""
+"""A broker as a whole, on a simulated host: its restarts of each kind, and topics that take it long."""
 
 from __future__ import annotations
 
 import pytest
 
-from moldau.broker.node import Broker
+from moldau.broker.node import LOGS_DELETED_PER_TURN, Broker
 from moldau.config.broker import BrokerConfig
-from moldau.controller.topics import NewTopic
+from moldau.controller.topics import NewTopic, TopicReference
 from moldau.records.record import Record, build_batch
 from moldau.replication.partition import Partition
 from moldau.sim.world import SimHost, World
@@ -94,6 +94,32 @@ def test_a_log_that_is_gone_begins_anew_in_a_new_epoch() -> None:
         broker = await stage.start()
         assert broker.partition(TOPIC, 0).log.next_offset == 0
         assert broker.partition(TOPIC, 0).leader_epoch == 1
+
+    with World(1) as world:
+        stage = Stage(world)
+        world.run(scene())
+
+
+def test_making_and_deleting_many_partitions_leaves_turns_for_others() -> None:
+    partitions = 100
+
+    async def scene() -> None:
+        broker = await stage.start()
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                await broker.tasks.sleep(0)
+                turns += 1
+
+        waiting = broker.tasks.spawn(others(), name="others")
+        await broker.controller.create_topics([NewTopic(TOPIC, partitions, 1)])
+        assert turns >= partitions
+        turns = 0
+        await broker.controller.delete_topics([TopicReference(TOPIC)])
+        assert turns >= partitions // LOGS_DELETED_PER_TURN
+        waiting.cancel()
 
     with World(1) as world:
         stage = Stage(world)

@@ -15,6 +15,7 @@ import click
 
 from moldau.cli.errors import EXIT_MEANINGS, CliError, Exit, debugging
 from moldau.cli.help import Group, colour_setting
+from moldau.cli.interrupts import CtrlC
 from moldau.cli.options import expect_json, json_wanted
 from moldau.cli.output import say, wrapped
 
@@ -112,21 +113,30 @@ def root() -> None:
 def run(arguments: list[str] | None = None) -> NoReturn:
     """Run one command line, and end the process with its exit code."""
     expect_json(sys.argv[1:] if arguments is None else arguments)
+    ctrl_c = CtrlC()
     try:
-        outcome = root.main(arguments, prog_name="moldau", standalone_mode=False, color=colour_setting())
+        with ctrl_c:
+            outcome = root.main(arguments, prog_name="moldau", standalone_mode=False, color=colour_setting())
         code = outcome if isinstance(outcome, int) else Exit.OK
     except CliError as error:
         code = report(error)
     except click.ClickException as error:
         code = show_help(error) if type(error).__name__ == "NoArgsIsHelpError" else report(from_click(error))
     except (click.Abort, KeyboardInterrupt):
-        click.echo("", err=True)
-        code = Exit.INTERRUPTED
+        code = interrupted()
     except Exception as error:
-        if debugging():
+        if ctrl_c.pressed and isinstance(error, SystemError):
+            code = interrupted()
+        elif debugging():
             raise
-        code = report(unexpected(error))
+        else:
+            code = report(unexpected(error))
     sys.exit(int(code))
+
+
+def interrupted() -> Exit:
+    click.echo("", err=True)  # the terminal shows ^C in the current line
+    return Exit.INTERRUPTED
 
 
 def report(error: CliError) -> Exit:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -209,6 +211,22 @@ def test_the_unexpected_is_a_sentence_unless_debugging(
     monkeypatch.setenv("MOLDAU_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):
         run(["completion", "bash"])
+
+
+@pytest.mark.parametrize(("pressed", "code"), [(True, Exit.INTERRUPTED), (False, Exit.FAILED)])
+def test_ctrl_c_that_a_client_has_lost_is_an_interruption_all_the_same(
+    pressed: bool, code: Exit, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def client(*_arguments: object) -> None:
+        if pressed:
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+        raise SystemError("returned NULL without setting an exception")
+
+    monkeypatch.setattr("moldau.cli.completion.get_completion_class", client)
+    assert called("completion", "bash") == code
+    assert ("unexpected" in capsys.readouterr().err) == (not pressed)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_group_without_a_command_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -66,6 +66,12 @@ class TopicConfig:
         return "delete" in self.cleanup_policy
 
     @property
+    def roll_ms(self) -> int:
+        """When the active segment is closed at the latest: compaction must come to its records in time."""
+        lag_ms = self.max_compaction_lag_ms
+        return min(lag_ms, self.segment_ms) if self.compact and lag_ms > 0 else self.segment_ms
+
+    @property
     def log_append_time(self) -> bool:
         return self.message_timestamp_type == "LogAppendTime"
 

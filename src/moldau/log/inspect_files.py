@@ -12,11 +12,10 @@ from moldau.log import names
 from moldau.log.checkpoints import BadCheckpoint, read_offsets
 from moldau.runtime.ports import Disk
 
-TRANSACTION_INDEX = ".txnindex"
-CLEANED = ".cleaned"
-SWAP = ".swap"
-"""New segments of a compaction: under way, and complete but not yet in their place."""
-CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+TRANSACTION_INDEX = names.TRANSACTION_INDEX
+CLEANED = names.CLEANED
+SWAP = names.SWAP
+CLEANER_OFFSETS = names.CLEANER_OFFSETS
 METADATA_LOG = TopicPartition("__cluster_metadata", 0)
 COMPACTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 BROKER_FOLDER = "broker"

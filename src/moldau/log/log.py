@@ -13,8 +13,8 @@ import errno
 import logging
 import struct
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from moldau.base.errors import ErrorCode, KafkaError
@@ -30,8 +30,10 @@ from moldau.log.producers import BatchSeen, OutOfSequence, ProducerEntry, Produc
 from moldau.log.reader import EMPTY, Reader, Slice, TimestampOffset
 from moldau.log.recall import earlier_batches
 from moldau.log.reindex import IndexMender
+from moldau.log.reshaping import Reshaping
 from moldau.log.retention import remove_files
 from moldau.log.scan import DamagedSegment
+from moldau.log.search import damage_as_kafka_error, search_waiting
 from moldau.log.segment import RELATIVE_OFFSET_MAX, Segment
 from moldau.log.segments import Segments
 from moldau.log.snapshots import write_snapshot
@@ -45,7 +47,6 @@ from moldau.records.batch import (
     read_header,
     sequence_after,
 )
-from moldau.records.record import BadRecord
 from moldau.records.validate import AppendRules, HeaderFields, RecordError, Refused, check_batch, recompress
 from moldau.runtime.ports import Runtime
 
@@ -104,6 +105,7 @@ class Log:
         "folder",
         "log_start_offset",
         "next_offset",
+        "reshaping",
         "segments",
         "topic_id",
         "topic_partition",
@@ -134,6 +136,7 @@ class Log:
         self._flusher = Flusher(self, runtime, str(topic_partition), loaded.recovery_point)
         self._mender = IndexMender(runtime)
         self._closing = False
+        self.reshaping = Reshaping()
         self.configure(config)
 
     def __repr__(self) -> str:
@@ -345,9 +348,10 @@ class Log:
         self._flusher.write()
 
     def _set_limits(self, segment: Segment) -> None:
-        jitter_ms = min(self._config.segment_jitter_ms, self._config.segment_ms)
+        roll_ms = self._config.roll_ms
+        jitter_ms = min(self._config.segment_jitter_ms, roll_ms)
         jitter = self._runtime.random.randrange(jitter_ms) if jitter_ms > 0 else 0
-        segment.set_limits(self._config.segment_ms - jitter, self._config.segment_index_bytes)
+        segment.set_limits(roll_ms - jitter, self._config.segment_index_bytes)
 
     # Removing what is old
 
@@ -407,6 +411,23 @@ class Log:
         await self._runtime.tasks.sleep(delay_ms / 1000)
         await self._runtime.tasks.in_thread(remove_files, self._runtime.disk, self.folder, gone)
 
+    async def settle_indexes(self) -> None:
+        """Wait until no index of the log is being mended. Until the next await, none will be."""
+        await self._mender.settled()
+
+    def replace_segments(self, old: tuple[int, ...], new: tuple[int, ...]) -> None:
+        """Put compacted segments, which lie there as `.swap` files, in the place of old ones, in one step.
+
+        OSError: only a start can put things right. Call `settle_indexes` before.
+        """
+        gone = self.segments.replace(old, new)
+        self._reader.forget_positions()
+        for base_offset in old:
+            if base_offset not in new:
+                gone += self._drop_snapshot(base_offset)
+        later = self._remove_later(gone, self._config.file_delete_delay_ms)
+        self._runtime.tasks.spawn(later, name=f"remove segments of {self.topic_partition}")
+
     # Reading
 
     def read(self, offset: int, max_bytes: int, *, below_offset: int, whole_first_batch: bool) -> Slice:
@@ -455,12 +476,12 @@ class Log:
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record whose timestamp is not below the given one. Raises as `read`."""
-        with _damage_as_kafka_error():
+        with damage_as_kafka_error():
             return self._reader.offset_for_timestamp(timestamp, self.log_start_offset, read_nowait)
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
         """The first record with the largest timestamp. Raises as `read`."""
-        with _damage_as_kafka_error():
+        with damage_as_kafka_error():
             return self._reader.max_timestamp_offset(self.log_start_offset, read_nowait)
 
     async def find_timestamp(self, timestamp: int) -> TimestampOffset | None:
@@ -468,26 +489,20 @@ class Log:
         try:
             return self.offset_for_timestamp(timestamp)
         except BlockingIOError:
-            return await self._search(lambda r, start: r.offset_for_timestamp(timestamp, start, read_waiting))
+            return await search_waiting(
+                self,
+                self._runtime.tasks,
+                lambda r, start: r.offset_for_timestamp(timestamp, start, read_waiting),
+            )
 
     async def find_max_timestamp(self) -> TimestampOffset | None:
         """`max_timestamp_offset`, waiting for the disk in a thread where it must."""
         try:
             return self.max_timestamp_offset()
         except BlockingIOError:
-            return await self._search(lambda r, start: r.max_timestamp_offset(start, read_waiting))
-
-    async def _search(self, find: Callable[[Reader, int], TimestampOffset | None]) -> TimestampOffset | None:
-        """In a thread; again where a segment was removed meanwhile."""
-        while True:
-            first = self.segments.first_base_offset
-            try:
-                with _damage_as_kafka_error():
-                    reader = Reader(self.segments.copy())
-                    return await self._runtime.tasks.in_thread(find, reader, self.log_start_offset)
-            except FileNotFoundError:
-                if self.failure is not None or first == self.segments.first_base_offset:
-                    raise
+            return await search_waiting(
+                self, self._runtime.tasks, lambda r, start: r.max_timestamp_offset(start, read_waiting)
+            )
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
         return self.epochs.end_offset_for(epoch, self.next_offset)
@@ -543,6 +558,7 @@ class Log:
         """Take no more appends and reads: what the disk holds is no longer known."""
         if self.failure is None:
             self.failure = error
+            self.reshaping.stop_compaction()
             self._flusher.stop(error)
             if self._on_failure is not None:
                 self._on_failure(self, error)
@@ -554,7 +570,7 @@ class Log:
 
     def when_quiet(self, call: Callable[[], object]) -> None:
         """Call when no thread writes into the log's folder, so that it can be renamed."""
-        self._flusher.when_quiet(call)
+        self.reshaping.when_not_compacting(lambda: self._flusher.when_quiet(call))
 
     async def close(self) -> None:
         """Cleanly: indexes complete, a snapshot at the end, everything on the disk. Appends end here."""
@@ -572,12 +588,3 @@ class Log:
             self._flusher.whole = True
             await self.flush()
         self.abandon()
-
-
-@contextmanager
-def _damage_as_kafka_error() -> Iterator[None]:
-    try:
-        yield
-    except (DamagedSegment, BadRecord) as damage:
-        logger.error("%s", damage)
-        raise KafkaError(ErrorCode.corrupt_message, str(damage)) from None

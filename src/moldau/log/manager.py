@@ -236,9 +236,10 @@ class LogManager:
 
     async def _for_each_log(self, work: Callable[[Log], Awaitable[object]]) -> None:
         for log in list(self.logs.values()):
-            if log.failure is None:
+            if log.failure is None and not log.reshaping.locked():  # else it is being compacted
                 try:
-                    await work(log)
+                    async with log.reshaping:
+                        await work(log)
                 except OSError as error:
                     if log.failure is None:
                         logger.warning("retention of %s: %s", log, error)

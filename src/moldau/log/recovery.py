@@ -19,7 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from moldau.log import names
+from moldau.log import names, swap
 from moldau.log.checkpoints import BadCheckpoint, read_epochs, read_partition_metadata
 from moldau.log.epochs import LeaderEpochs
 from moldau.log.index import read_waiting
@@ -95,7 +95,10 @@ class _Files:
     @classmethod
     def of(cls, disk: Disk, folder: str) -> _Files:
         found = set()
-        for name in disk.list(folder):
+        listed = disk.list(folder)
+        if swap.finish_swaps(disk, folder, listed):
+            listed = disk.list(folder)
+        for name in listed:
             if name.endswith((names.DELETED, names.TEMPORARY)):
                 disk.remove(f"{folder}/{name}")  # left by a crash
             else:

@@ -91,6 +91,12 @@ class IndexMender:
             return KafkaError(ErrorCode.corrupt_message, str(damage))
         return BlockingIOError(errno.EAGAIN, "the index must be rebuilt", segment.path)
 
+    async def settled(self) -> None:
+        """Wait until nothing is being rebuilt: the segments are about to change."""
+        while self._rebuilding is not None and not self._rebuilding.done():
+            await asyncio.shield(self._rebuilding)
+        self._suspect = self._rebuilding = None
+
     async def mend(self, segment: Segment, folder: str, index_interval_bytes: int) -> bool:
         """Rebuild the segment's indexes if it is the suspect; whether they are new."""
         if self._suspect != segment.base_offset:

@@ -25,6 +25,7 @@ class Segment:
         "_disk",
         "_log",
         "_offsets_max",
+        "_suffix",
         "_times_max",
         "base_offset",
         "bytes_since_index",
@@ -42,9 +43,15 @@ class Segment:
         "times",
     )
 
-    def __init__(self, disk: Disk, folder: str, base_offset: int, *, size: int, indexed: bool) -> None:
-        """A segment that exists. Without `indexed` its indexes are taken as empty, to be built anew."""
+    def __init__(
+        self, disk: Disk, folder: str, base_offset: int, *, size: int, indexed: bool, suffix: str = ""
+    ) -> None:
+        """A segment that exists. Without `indexed` its indexes are taken as empty, to be built anew.
+
+        `suffix` is that of its files' names while it is not part of the log yet.
+        """
         self._disk = disk
+        self._suffix = suffix
         self._log: File | None = None
         self.base_offset = base_offset
         self.path = f"{folder}/{names.file_name(base_offset, '')}"
@@ -66,8 +73,8 @@ class Segment:
             self.offsets = Index.of_file(disk, self.path + names.OFFSET_INDEX, OFFSET_ENTRY)
             self.times = Index.of_file(disk, self.path + names.TIME_INDEX, TIME_ENTRY)
         else:
-            self.offsets = Index(disk, self.path + names.OFFSET_INDEX, OFFSET_ENTRY)
-            self.times = Index(disk, self.path + names.TIME_INDEX, TIME_ENTRY)
+            self.offsets = Index(disk, self.path + names.OFFSET_INDEX + suffix, OFFSET_ENTRY)
+            self.times = Index(disk, self.path + names.TIME_INDEX + suffix, TIME_ENTRY)
 
     @classmethod
     def new(cls, disk: Disk, folder: str, base_offset: int, now_ms: int) -> Segment:
@@ -90,7 +97,7 @@ class Segment:
     def log(self) -> File:
         if self._log is None:
             # One that has content is there, unless the segment was removed: it must not come back.
-            self._log = self._disk.open(self.path + names.LOG, create=self.size == 0)
+            self._log = self._disk.open(self.path + names.LOG + self._suffix, create=self.size == 0)
         return self._log
 
     def append(
@@ -232,21 +239,24 @@ class Segment:
                 self.max_timestamp = batch.header.max_timestamp
                 self.offset_of_max_timestamp = batch.header.last_offset
 
-    def mark_deleted(self) -> None:
-        """Rename its files out of the log. Who reads them goes on; OSError: try again.
+    def mark_deleted(self, mark: str = names.DELETED) -> list[str]:
+        """Rename its files out of the log, and say how. Who reads them goes on; OSError: try again.
 
         The data comes last: an index without data would lie there for ever after a crash.
         """
+        gone = []
         for index, suffix in ((self.offsets, names.OFFSET_INDEX), (self.times, names.TIME_INDEX)):
-            target = self.path + suffix + names.DELETED
+            target = self.path + suffix + mark
             if index.path != target:
                 with suppress(FileNotFoundError):
                     index.rename(target)
-        target = self.path + names.LOG + names.DELETED
+            gone.append(target)
+        target = self.path + names.LOG + mark
         if self._log is not None:
             self._log.rename(target)
         else:
             self._disk.rename(self.path + names.LOG, target)
+        return [path.rsplit("/", 1)[-1] for path in (*gone, target)]
 
     def sync(self) -> None:
         """fsync of everything. Blocks."""

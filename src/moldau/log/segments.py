@@ -13,6 +13,7 @@ from bisect import bisect_right
 from moldau.log import names
 from moldau.log.index import Read
 from moldau.log.segment import Segment
+from moldau.log.swap import put_in_place
 from moldau.runtime.ports import Disk
 
 CLOSED_SEGMENTS_KEPT = 16
@@ -20,7 +21,7 @@ _UNKNOWN = -2
 
 
 class Segments:
-    __slots__ = ("_bases", "_closed", "_disk", "_folder", "_max_timestamps", "active")
+    __slots__ = ("_bases", "_closed", "_disk", "_folder", "_max_timestamps", "active", "generation")
 
     def __init__(self, disk: Disk, folder: str, bases: list[int] | array[int], active: Segment) -> None:
         """`bases` are the base offsets of all segments; the last one is the active segment's."""
@@ -30,6 +31,8 @@ class Segments:
         self._max_timestamps = array("q", [_UNKNOWN]) * len(self._bases)
         self._closed: dict[int, Segment] = {}
         self.active = active
+        self.generation = 0
+        """Counts how often files were taken out of the log: a search in a thread may have missed them."""
 
     def __len__(self) -> int:
         return len(self._bases)
@@ -102,6 +105,7 @@ class Segments:
         """
         segment = self.by_number(0)
         segment.mark_deleted()
+        self.generation += 1
         del self._bases[0], self._max_timestamps[0]
         self._closed.pop(segment.base_offset, None)
         return segment.base_offset
@@ -117,6 +121,24 @@ class Segments:
     def size_bytes(self) -> int:
         paths = (f"{self._folder}/{names.file_name(base, names.LOG)}" for base in self._bases[:-1])
         return sum(map(self._disk.size, paths)) + self.active.size
+
+    def replace(self, old: tuple[int, ...], new: tuple[int, ...]) -> list[str]:
+        """Put segments that lie there as `.swap` files in the place of closed neighbours; the names of those
+        files now. OSError: something is in between, and only a start finishes it.
+        """
+        first = self._bases.index(old[0])
+        self.generation += 1
+        suffix = f".{self.generation}{names.DELETED}"  # its name may have been another one's lately
+        gone = []
+        for index in range(first, first + len(old)):
+            gone += self.by_number(index).mark_deleted(suffix)
+        for base_offset in new:
+            put_in_place(self._disk, self._folder, base_offset)
+        for base_offset in old:
+            self._closed.pop(base_offset, None)
+        self._bases[first : first + len(old)] = array("q", new)
+        self._max_timestamps[first : first + len(old)] = array("q", [_UNKNOWN]) * len(new)
+        return gone
 
     def _keep(self, segment: Segment) -> None:
         self._closed[segment.base_offset] = segment

@@ -1,0 +1,27 @@
+"""Who may take closed segments out of a log: one at a time, of retention and compaction.
+
+Whoever finds it locked leaves the log alone for now. A compaction is the one that takes long: it ends with its log,
+and the log's folder stays where it is until then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+class Reshaping(asyncio.Lock):
+    compaction: asyncio.Task[object] | None = None
+    """The one under way."""
+
+    def stop_compaction(self) -> None:
+        """The log stays as it is; the task is done when nothing works on it any more."""
+        if self.compaction is not None:
+            self.compaction.cancel()
+
+    def when_not_compacting(self, call: Callable[[], object]) -> None:
+        """Call now, or after the compaction that is under way."""
+        if self.compaction is None:
+            call()
+        else:
+            self.compaction.add_done_callback(lambda _: call())

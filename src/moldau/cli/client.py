@@ -170,6 +170,7 @@ def explain_refusal(error: KafkaError, subject: str) -> CliError:
         Code.INVALID_REPLICATION_FACTOR: "A topic cannot have more replicas than the cluster has brokers.",
         Code.TOPIC_EXCEPTION: "Names take letters, digits, '.', '_' and '-', at most 249 of them.",
         Code.MSG_SIZE_TOO_LARGE: "Raise max.message.bytes of the topic with `moldau config set topic`.",
+        Code.INVALID_PARTITIONS: "A topic can only get more partitions, never fewer.",
         Code.NOT_ENOUGH_REPLICAS: "Fewer replicas are in sync than min.insync.replicas asks for.",
     }
     hint = hints.get(error.code(), "")

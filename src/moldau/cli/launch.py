@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -100,10 +100,14 @@ def read_file(path: str) -> dict[str, str]:
 
 
 def wrong_config(reason: str) -> CliError:
-    sentence = reason[0].upper() + reason[1:]
+    sentence = sentence_case(reason)
     if sentence.endswith("?"):
         return usage(sentence)
     return usage(f"{sentence.rstrip('.')}.", "`moldau config keys` explains the keys and their values.")
+
+
+def sentence_case(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def store_path(url: str, default: str) -> str:
@@ -172,9 +176,9 @@ async def start(broker: Broker, launch: Launch) -> None:
     except DataFolderError as error:
         # Its text is for people already: what is wrong, then what to do.
         wrong, _, advice = str(error).partition(". ")
-        raise cannot_start(f"{wrong[:1].upper()}{wrong[1:].rstrip('.')}.", advice) from error
+        raise cannot_start(f"{sentence_case(wrong).rstrip('.')}.", advice) from error
     except OSError as error:
-        raise explain_start(error, launch) from error
+        raise explain_start(error, launch, broker.listeners) from error
 
 
 async def stop_on_failure(broker: Broker, stopping: asyncio.Event) -> None:
@@ -208,19 +212,24 @@ def announce(bootstrap_servers: str, as_json: bool) -> None:
         pass  # nobody wants to know; the broker serves all the same
 
 
-def explain_start(error: OSError, launch: Launch) -> CliError:
-    """Why a broker cannot start, as the operating system said it."""
-    listeners = ", ".join(str(endpoint) for endpoint in launch.config.listeners)
+def explain_start(error: OSError, launch: Launch, listening: Collection[str] = ()) -> CliError:
+    """Why a broker cannot start, as the operating system said it; `listening` names the listeners that could."""
+    address, option = failing_address(launch.config, listening)
     if error.errno == errno.EADDRINUSE:
         return cannot_start(
-            f"The port is in use by another process ({listeners}).",
-            "Choose another with --port or --set listeners=..., or end that process.",
+            f"The port is in use by another process ({address}).",
+            f"Choose another with {option}, or end that process.",
         )
     if error.errno == errno.EADDRNOTAVAIL:
-        return cannot_start(f"This machine has no such address ({listeners}).", "Check the listeners.")
+        return cannot_start(
+            f"This machine has no such address ({address}).", f"Choose another with {option}."
+        )
+    if error.errno == errno.EHOSTUNREACH:
+        unknown = sentence_case(error.strerror or str(error))
+        return cannot_start(f"{unknown} ({address}).", f"Choose another with {option}.")
     if isinstance(error, PermissionError) and error.filename is None:
         return cannot_start(
-            f"This user may not listen there ({listeners}).",
+            f"This user may not listen there ({address}).",
             "Take a port above 1023, or run it as another user.",
         )
     reason = error.strerror or str(error)
@@ -229,6 +238,15 @@ def explain_start(error: OSError, launch: Launch) -> CliError:
         f"The broker cannot start: {reason}{place}.",
         f"`moldau doctor --data {launch.config.log_dir}` looks for the cause.",
     )
+
+
+def failing_address(config: BrokerConfig, listening: Collection[str]) -> tuple[str, str]:
+    """The first address that was not reached when a start failed, and the options that change it."""
+    for endpoint in config.listeners:
+        if endpoint.name not in listening:
+            return str(endpoint), "--port or --set listeners=URL"
+    host, port = config["moldau.http.host"], config["moldau.http.port"]
+    return f"http://{host}:{port}", "--set moldau.http.port=PORT or moldau.http.host=HOST"
 
 
 def write_pid(path: str) -> None:

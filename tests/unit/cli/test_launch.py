@@ -71,6 +71,10 @@ def test_a_store_is_a_sqlite_file() -> None:
     [
         (OSError(errno.EADDRINUSE, "Address already in use"), "The port is in use"),
         (OSError(errno.EADDRNOTAVAIL, "Cannot assign"), "no such address"),
+        (
+            OSError(errno.EHOSTUNREACH, "the host name 'h' has no address"),
+            "The host name 'h' has no address (",
+        ),
         (PermissionError(errno.EACCES, "Permission denied"), "may not listen there"),
         (
             OSError(errno.ENOSPC, "No space left on device", "some/file"),
@@ -82,6 +86,16 @@ def test_what_stops_a_start_is_one_sentence_with_what_to_do(error: OSError, said
     explained = explain_start(error, Launch(read_config(DEFAULTS, None, {}), "store"))
     assert said in explained.message and explained.hint
     assert explained.code is Exit.CANNOT_START
+
+
+def test_the_address_that_failed_is_the_one_that_is_named() -> None:
+    listeners = {"listeners": "A://:1,B://:2", "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT"}
+    launch = Launch(read_config(DEFAULTS, None, listeners | {"moldau.http.port": "3"}), "store")
+    in_use = OSError(errno.EADDRINUSE, "Address already in use")
+    assert "(A://:1)" in explain_start(in_use, launch).message
+    assert "(B://:2)" in explain_start(in_use, launch, ["A"]).message
+    http = explain_start(in_use, launch, ["A", "B"])
+    assert "(http://127.0.0.1:3)" in http.message and "moldau.http.port" in http.hint
 
 
 def test_the_first_signal_stops_and_the_second_leaves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

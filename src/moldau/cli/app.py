@@ -20,7 +20,7 @@ from moldau.cli.options import expect_json, json_wanted
 from moldau.cli.output import say, wrapped
 
 COMMANDS = {
-    "up": "Run a cluster on this machine until Ctrl-C.",
+    "up": "Run a broker on this machine until Ctrl-C.",
     "broker": "Run one broker from a configuration file.",
     "topic": "Create, list, describe, alter, trim and delete topics.",
     "message": "Produce messages from stdin, consume to stdout.",
@@ -107,7 +107,7 @@ def show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) 
     help="Show the version.",
 )
 def root() -> None:
-    """A distributed commit log in Python that speaks Kafka's protocol."""
+    """A commit log in Python that speaks Kafka's protocol."""
 
 
 def run(arguments: list[str] | None = None) -> NoReturn:

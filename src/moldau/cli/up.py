@@ -1,4 +1,4 @@
-"""`moldau up`: a cluster on this machine, until Ctrl-C."""
+"""`moldau up`: a broker on this machine, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ DEFAULTS = {
 moldau up
 # On any free port, with data that is thrown away at the end
 moldau up --port 0 --data :temp:
+# For this machine only (else it listens on all addresses, without passwords)
+moldau up --set listeners=PLAINTEXT://127.0.0.1:9092
 # With Kafka's settings
 moldau up --set num.partitions=3 --set message.max.bytes=10485760
 # With metrics and health on http://127.0.0.1:9100
@@ -78,7 +80,7 @@ def command(
     log_format: str,
     as_json: bool,
 ) -> None:
-    """Run a cluster on this machine until Ctrl-C.
+    """Run a broker on this machine until Ctrl-C.
 
     It prints one line `ready: bootstrap.servers=...` on stdout when clients can work; logs go to stderr.
     """

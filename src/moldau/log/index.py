@@ -96,7 +96,7 @@ class Index:
 
     def last(self, read: Read) -> tuple[int, int] | None:
         count = self.count
-        return self._entry(count - 1, read) if count else None
+        return self.entry_at(count - 1, read) if count else None
 
     def floor(self, key: int, read: Read, field: int = 0) -> tuple[int, int] | None:
         """The last entry whose field (0 or 1) is not above the key."""
@@ -110,7 +110,7 @@ class Index:
             high = written
             while high - low > _BLOCK_ENTRIES:
                 middle = (low + high) // 2
-                if self._entry(middle, read)[field] <= key:
+                if self.entry_at(middle, read)[field] <= key:
                     low = middle
                 else:
                     high = middle
@@ -146,13 +146,13 @@ class Index:
         low, high = 0, self.count
         while low < high:
             middle = (low + high) // 2
-            if self._entry(middle, read)[field] < key:
+            if self.entry_at(middle, read)[field] < key:
                 low = middle + 1
             else:
                 high = middle
         return low
 
-    def _entry(self, index: int, read: Read) -> tuple[int, int]:
+    def entry_at(self, index: int, read: Read) -> tuple[int, int]:
         size = self.entry.size
         if index >= self._written:
             found: tuple[int, int] = self.entry.unpack_from(self._pending, (index - self._written) * size)

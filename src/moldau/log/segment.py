@@ -8,6 +8,7 @@ where things are; what may be read, and which batch comes next, is the log's to 
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import NamedTuple
 
 from moldau.log import names
 from moldau.log.index import OFFSET_ENTRY, TIME_ENTRY, Index, Read
@@ -18,6 +19,18 @@ from moldau.runtime.ports import Buffer, Disk, File
 RELATIVE_OFFSET_MAX = 2**31 - 1
 """Index entries hold offsets relative to the base offset as 32 bits."""
 _ASK = -(2**63)
+
+
+class SegmentCut(NamedTuple):
+    """What is left of a segment whose end is cut off."""
+
+    position: int
+    """Above zero: a segment of which nothing stays goes whole."""
+    offset_entries: int
+    time_entries: int
+    last_time_entry: int
+    max_timestamp: int
+    offset_of_max_timestamp: int
 
 
 class Segment:
@@ -216,28 +229,31 @@ class Segment:
                 return batch.position, batch.header.base_offset
         raise ValueError(f"{stop} is not within the {self.size} bytes of {self.path}")
 
-    def truncate_to(self, position: int, next_offset: int, read: Read) -> None:
-        """Cut off all batches from a position on; `next_offset` is the offset of the first one cut off."""
-        self.offsets.truncate_to(self.offsets.count_below(position, read, field=1))
-        self.times.truncate_to(self.times.count_below(next_offset - self.base_offset, read, field=1))
-        self.log.truncate(position)
-        self.size = position
-        self.bytes_since_index = 0
-        self._find_max_timestamp(read)
-        self.full = False
-        if position == 0:
-            self.first_timestamp = None
-            self._set_roll_at()
+    def look_at_cut(self, position: int, next_offset: int, read: Read) -> SegmentCut:
+        """What is left when all batches from a position on are cut off; `next_offset` is the first one's offset."""
+        offset_entries = self.offsets.count_below(position, read, field=1)
+        time_entries = self.times.count_below(next_offset - self.base_offset, read, field=1)
+        last = self.times.entry_at(time_entries - 1, read) if time_entries else None
+        newest, newest_offset = (
+            (last[0], self.base_offset + last[1]) if last else (NO_TIMESTAMP, self.base_offset)
+        )
+        entry = self.offsets.floor(newest_offset - self.base_offset, read)
+        for batch in headers(self.log, entry[1] if entry else 0, position, read):
+            if batch.header.max_timestamp > newest:
+                newest, newest_offset = batch.header.max_timestamp, batch.header.last_offset
+        last_time_entry = last[0] if last else NO_TIMESTAMP
+        return SegmentCut(position, offset_entries, time_entries, last_time_entry, newest, newest_offset)
 
-    def _find_max_timestamp(self, read: Read) -> None:
-        self.max_timestamp = self.last_time_entry = NO_TIMESTAMP
-        self.offset_of_max_timestamp = self.base_offset
-        self.load_max_timestamp(read)
-        entry = self.offsets.floor(self.offset_of_max_timestamp - self.base_offset, read)
-        for batch in headers(self.log, entry[1] if entry else 0, self.size, read):
-            if batch.header.max_timestamp > self.max_timestamp:
-                self.max_timestamp = batch.header.max_timestamp
-                self.offset_of_max_timestamp = batch.header.last_offset
+    def cut(self, cut: SegmentCut) -> None:
+        """Cut batches off. OSError: they are there still, and found the longer way."""
+        self.offsets.truncate_to(cut.offset_entries)
+        self.times.truncate_to(cut.time_entries)
+        self.last_time_entry = cut.last_time_entry
+        self.log.truncate(cut.position)
+        self.size = cut.position
+        self.bytes_since_index = 0
+        self.max_timestamp = cut.max_timestamp
+        self.offset_of_max_timestamp = cut.offset_of_max_timestamp
 
     def mark_deleted(self, mark: str = names.DELETED) -> list[str]:
         """Rename its files out of the log, and say how. Who reads them goes on; OSError: try again.

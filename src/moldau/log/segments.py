@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from contextlib import nullcontext, suppress
 
 from moldau.log import names
 from moldau.log.index import Read
@@ -110,10 +111,26 @@ class Segments:
         self._closed.pop(segment.base_offset, None)
         return segment.base_offset
 
+    def remove_last(self) -> int:
+        """Take the active segment out of the log: its files are renamed, and the one before it is active. Returns
+        its base offset; after the last one of all, another has to `begin`. OSError: nothing has changed.
+        """
+        segment = self.active
+        before = self.by_number(len(self._bases) - 2) if len(self._bases) > 1 else segment
+        # An empty one may have no files yet.
+        with suppress(FileNotFoundError) if segment.size == 0 else nullcontext():
+            segment.mark_deleted()
+        self.generation += 1
+        del self._bases[-1], self._max_timestamps[-1]
+        self._closed.pop(before.base_offset, None)
+        self.active = before
+        return segment.base_offset
+
     def begin(self, segment: Segment) -> None:
         """A new active segment; the old one is closed."""
-        self._max_timestamps[-1] = self.active.max_timestamp
-        self._keep(self.active)
+        if self._bases:
+            self._max_timestamps[-1] = self.active.max_timestamp
+            self._keep(self.active)
         self._bases.append(segment.base_offset)
         self._max_timestamps.append(_UNKNOWN)
         self.active = segment

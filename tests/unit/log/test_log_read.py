@@ -9,6 +9,7 @@ import pytest
 from log_world import NOW_MS, Codec, World, append, batch, batches_in, config, data_of, read_all, settle
 
 from moldau.base.errors import ErrorCode, KafkaError
+from moldau.log.index import read_waiting
 from moldau.log.log import Log
 from moldau.log.reader import EMPTY, POSITIONS_MAX, TimestampOffset
 from moldau.log.segments import CLOSED_SEGMENTS_KEPT
@@ -195,7 +196,7 @@ async def test_a_gap_at_a_segments_end_is_read_over() -> None:
     world = World(config(segment_bytes=str(3 * SIZE), index_interval_bytes="1"))
     log = await filled(9, world)
     first = log.segments.at(0)
-    first.truncate_to(SIZE, 1, lambda file, length, position: file.pread(length, position))
+    first.cut(first.look_at_cut(SIZE, 1, read_waiting))
     log._reader.forget_positions()
     assert offsets(log, 1, 10**6) == [3, 4, 5]
 

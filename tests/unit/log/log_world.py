@@ -183,6 +183,8 @@ class MemoryDisk:
             self.folders.add(target)
 
     def remove(self, path: str) -> None:
+        if path not in self.files:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
         del self.files[path]
         self.durable.pop(path, None)
 

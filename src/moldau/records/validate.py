@@ -14,8 +14,9 @@ together. So:
   `UNFOLDED_BYTES_MAX`): a client that frames records wrongly is found at its first message.
 - Otherwise the first record of an uncompressed batch is walked, and the count must fit into its size.
 What is given up: a client that sends a right checksum, right header and right first record over damaged
-further ones is not caught here. Neither the log nor the broker relies on the records; consumers will find
-the damage.
+further ones is not caught here. Consumers will find the damage, and so will a look-up by time that comes to
+that batch (CORRUPT_MESSAGE). Nor is a max timestamp put right that lies between the base and what the topic
+allows: look-ups by time believe it. Offsets, sequences, recovery and fetches rely on headers only.
 """
 
 from __future__ import annotations

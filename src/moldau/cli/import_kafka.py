@@ -93,6 +93,7 @@ def planned(paths: Sequence[str]) -> Plan:
     from moldau.importer.plan import plan_import
     from moldau.importer.refusal import ImportRefused
     from moldau.importer.source import survey
+    from moldau.runtime.real.clock import RealClock
 
     if len(set(paths)) < len(paths):
         raise usage("A folder is named twice.")
@@ -104,7 +105,7 @@ def planned(paths: Sequence[str]) -> Plan:
                 f"{path} is Moldau's already: it has a {STORE_FILE}.", "Run it with `moldau broker`."
             )
     try:
-        return plan_import(survey(ReadOnlyDisk(), paths))
+        return plan_import(survey(ReadOnlyDisk(), paths), RealClock().wall_ms())
     except ImportRefused as refusal:
         raise CliError(refusal.message, refusal.hint) from refusal
     except OSError as error:
@@ -130,6 +131,9 @@ def plan_copy(plan: Plan, data: str, link: bool, dry_run: bool, as_json: bool) -
     else:
         say(f"{good('imported')}: {total} ({describe(how)}) in {data}")
         say(f"Start it with: moldau up --data {data}")
+        note(
+            "Settings of Kafka's server.properties are not part of its data: pass on those that matter with --set."
+        )
 
 
 def check_place(data: str) -> None:

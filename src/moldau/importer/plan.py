@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from moldau.config.broker import BrokerConfig
 from moldau.config.key import ConfigError
-from moldau.config.topic import check_topic_overrides
+from moldau.config.topic import check_topic_overrides, topic_config
 from moldau.importer.kraft_cluster import KafkaTopic
 from moldau.importer.source import Source
 from moldau.importer.source_log import SourceLog
@@ -46,7 +46,7 @@ class Plan:
         return sum(log.size for log in self.logs)
 
 
-def plan_import(source: Source) -> Plan:
+def plan_import(source: Source, now_ms: int) -> Plan:
     plan = Plan(source)
     for topic in source.cluster.topics:
         plan.records.append(_topic(source, topic, plan.notes))
@@ -57,6 +57,7 @@ def plan_import(source: Source) -> Plan:
         if resource.type is not ResourceType.TOPIC and configs:
             plan.records.append(ConfigChanged(resource, configs))
     plan.notes.extend(_notes(source))
+    plan.notes.extend(_old_records(plan, now_ms))
     return plan
 
 
@@ -114,6 +115,29 @@ def _notes(source: Source) -> list[str]:
     if source.strays:
         notes.append(f"{_some(list(source.strays))}: of no topic in Kafka's metadata; not taken over.")
     return notes
+
+
+def _old_records(plan: Plan, now_ms: int) -> list[str]:
+    """Kafka may have kept for longer, by settings of its own file, what Moldau's defaults let go."""
+    own = {
+        record.resource.name: record.configs
+        for record in plan.records
+        if isinstance(record, ConfigChanged) and record.resource.type is ResourceType.BROKER
+    }
+    broker = _DEFAULTS.with_dynamic(own.get("", {}), own.get(str(plan.source.node_id), {}))
+    configs = {topic.name: topic_config(broker, topic.configs) for topic in plan.topics}
+    old = [
+        str(log.partition)
+        for log in plan.logs
+        if (config := configs[log.partition.topic]).delete
+        and 0 <= config.retention_ms < now_ms - (now_ms if log.oldest_ms is None else log.oldest_ms)
+    ]
+    if not old:
+        return []
+    return [
+        f"{_some(old)}: records older than the topic's retention, which would be removed soon after the start."
+        " Give Moldau the log.retention settings of Kafka's server.properties to keep them."
+    ]
 
 
 def _some(found: list[str]) -> str:

@@ -9,7 +9,7 @@ from moldau.base.ids import TopicPartition
 from moldau.importer.refusal import ImportRefused
 from moldau.log import names
 from moldau.log.checkpoints import BadCheckpoint, read_partition_metadata
-from moldau.log.index import OFFSET_ENTRY, Index, read_waiting
+from moldau.log.index import OFFSET_ENTRY, TIME_ENTRY, Index, read_waiting
 from moldau.log.inspect_files import SEGMENT_SUFFIXES, SWAP, TRANSACTION_INDEX, LogFiles, Standing
 from moldau.log.scan import DamagedSegment, headers
 from moldau.log.snapshots import BadSnapshot, read_snapshot
@@ -35,6 +35,8 @@ class SourceLog:
     log_start_offset: int
     next_offset: int
     standing: Standing
+    oldest_ms: int | None
+    """The newest timestamp in the first segment, by which it grows old; None where there is none."""
     has_transactions: bool
     """Whether there are aborted or open ones: records that read_committed does not show."""
 
@@ -76,6 +78,7 @@ def examine(
         max(standing.log_start or 0, files.bases[0]),
         next_offset,
         standing,
+        _oldest_ms(disk, files),
         _has_transactions(disk, files, kept),
     )
 
@@ -131,6 +134,12 @@ def _next_offset(disk: Disk, files: LogFiles) -> int:
     finally:
         file.close()
     return next_offset
+
+
+def _oldest_ms(disk: Disk, files: LogFiles) -> int | None:
+    path = files.path(files.bases[0], names.TIME_INDEX)
+    last = Index.of_file(disk, path, TIME_ENTRY).last(read_waiting)
+    return last[0] if last else None
 
 
 def _has_transactions(disk: Disk, files: LogFiles, kept: tuple[SourceFile, ...]) -> bool:

@@ -20,6 +20,8 @@ from moldau.records.record import Record, build_batch
 from . import forge
 
 TIERED = UUID(int=99)
+DAY_MS = 86_400_000
+NOW_MS = forge.NOW_MS
 
 
 def look(node: Path, *names: str) -> Source:
@@ -227,7 +229,7 @@ def test_a_topic_that_kafka_had_no_time_to_make_is_empty(node: Path) -> None:
     forge.add_records(
         metadata(node), forge.topic("young", TIERED), forge.partition(TIERED, 0, 7, UUID(int=0))
     )
-    plan = plan_import(look(node))
+    plan = plan_import(look(node), NOW_MS)
     assert "young" in [topic.name for topic in plan.topics]
     assert "young" not in [log.partition.topic for log in plan.logs]
 
@@ -240,7 +242,7 @@ def test_settings_that_moldau_would_refuse_are_left_out_and_told(node: Path) -> 
         forge.config(4, "7", "advertised.listeners", "SSL://elsewhere:1"),
         forge.config(4, "9", "log.cleaner.threads", "3"),
     )
-    plan = plan_import(look(node))
+    plan = plan_import(look(node), NOW_MS)
     (orders,) = (topic for topic in plan.topics if topic.name == "orders")
     assert orders.configs == {"min.insync.replicas": "1"}
     told = "\n".join(plan.notes)
@@ -251,13 +253,23 @@ def test_settings_that_moldau_would_refuse_are_left_out_and_told(node: Path) -> 
 
 def test_folders_of_no_topic_are_told(node: Path) -> None:
     shutil.copytree(home_of(node, "orders-0"), node / "b" / "unknown-5")
-    plan = plan_import(look(node))
+    plan = plan_import(look(node), NOW_MS)
     assert any("unknown-5: of no topic" in note for note in plan.notes)
 
 
 def test_what_moldau_has_no_place_for_is_told(node: Path) -> None:
-    told = "\n".join(plan_import(look(node)).notes)
+    told = "\n".join(plan_import(look(node), NOW_MS).notes)
     assert "1 ACL is not taken over" in told
     assert "1 SCRAM credential is not taken over" in told
     assert "1 client quota is not taken over" in told
     assert "payments-0: aborted or open transactions" in told
+
+
+def test_records_that_would_soon_be_removed_are_told(node: Path) -> None:
+    source = look(node)
+    written_ms = max(log.oldest_ms or 0 for log in source.logs.values())
+    assert not any("retention" in note for note in plan_import(source, written_ms + 6 * DAY_MS).notes)
+    (note,) = (note for note in plan_import(source, written_ms + 8 * DAY_MS).notes if "retention" in note)
+    assert note.startswith(
+        "payments-0: records older than the topic's retention"
+    )  # orders has retention.ms=-1

@@ -230,24 +230,29 @@ def plan_in_place(plan: Plan, dry_run: bool, as_json: bool) -> None:
 
 
 def take_over(plan: Plan) -> None:
-    from moldau.importer.carry_out import PARTIAL, publish_in_place
+    from moldau.importer.carry_out import publish_in_place
     from moldau.runtime.real.disk import RealDisk
     from moldau.runtime.real.features import Features
 
     folder = plan.source.folders[0].path
-    partial = os.path.join(folder, PARTIAL)
-    remove_leftover(partial)
+    store = os.path.join(folder, STORE_FILE)
+    partial = store + ".partial"  # a file: Kafka would stumble over a folder that is no partition's
     try:
-        os.mkdir(partial)
-        make_store(plan, f"{partial}/{STORE_FILE}")
-        give_to_owner(f"{partial}/{STORE_FILE}", folder)
-        publish_in_place(
-            plan, RealDisk(Features.detect()), f"{partial}/{STORE_FILE}", f"{folder}/{STORE_FILE}"
-        )
+        remove_files(partial)
+        make_store(plan, partial)
+        give_to_owner(partial, folder)
+        publish_in_place(plan, RealDisk(Features.detect()), partial, store)
     except OSError as error:
         raise failed(error) from error
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        remove_files(partial)
+
+
+def remove_files(store: str) -> None:
+    """A store that is not complete, with what SQLite has beside it."""
+    for suffix in ("", "-wal", "-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(store + suffix)
 
 
 def give_to_owner(path: str, folder: str) -> None:

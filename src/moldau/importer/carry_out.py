@@ -5,7 +5,8 @@ leaves nothing that a broker would take for data, and the next import into the s
 folders are only read.
 
 In place nothing is copied: the store gets its name when it is complete, and from then on the folders are Moldau's.
-Kafka's metadata log is put aside under another name; what Moldau writes from now on is not in it.
+Kafka's metadata log is put aside under another name, with which Kafka refuses to open the folder: it would take what
+Moldau writes from now on for strays.
 """
 
 from __future__ import annotations

@@ -225,6 +225,14 @@ def test_a_folder_of_log_dirs_that_is_not_named_is_missed(node: Path) -> None:
     assert refused.value.hint == "Name every folder of Kafka's log.dirs."
 
 
+def test_the_metadata_may_be_in_a_folder_of_its_own(node: Path) -> None:
+    """Kafka's metadata.log.dir, which gets no mark of a clean stop."""
+    (node / "m").mkdir()
+    metadata(node).rename(node / "m" / "__cluster_metadata-0")
+    shutil.copy(node / "a" / "meta.properties", node / "m")
+    assert len(look(node, "a", "b", "m").logs) == 9
+
+
 def test_a_topic_that_kafka_had_no_time_to_make_is_empty(node: Path) -> None:
     forge.add_records(
         metadata(node), forge.topic("young", TIERED), forge.partition(TIERED, 0, 7, UUID(int=0))

@@ -8,23 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-LATENCY_BUCKETS_S = (
-    0.00005,
-    0.0001,
-    0.00025,
-    0.0005,
-    0.001,
-    0.0025,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-)
-
 
 @dataclass(slots=True)
 class Metrics:
@@ -44,7 +27,6 @@ class Metrics:
     cold_reads: int = 0
     flushes: int = 0
     requests: dict[str, int] = field(default_factory=dict)
-    errors: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +61,7 @@ def counters(metrics: Metrics) -> Iterator[Sample]:
         ("fetched_bytes", "moldau_fetched_bytes_total", "Bytes of record batches sent to readers."),
         ("fetches_parked", "moldau_fetches_parked_total", "Fetches that waited for data."),
         ("cold_reads", "moldau_cold_reads_total", "Reads that had to wait for the disk."),
-        ("flushes", "moldau_flushes_total", "Times that a log was synced to disk."),
+        ("flushes", "moldau_flushes_total", "Appends that were acknowledged only after a sync of their log."),
     )
     for attribute, name, text in plain:
         yield Sample(name, "counter", text, (("", getattr(metrics, attribute)),))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -68,6 +69,32 @@ class Conversation:
         when = seconds.map(lambda taken: "at once" if taken < AT_ONCE_S else "later")
         self.compare(f"{self.api} v{self.version}, {case}", when.kafka, when.moldau)
         return answers
+
+    def begin(self, values: dict[str, Any], *, api: str | None = None, version: int | None = None) -> None:
+        """Send a request whose answer comes later: `end` awaits it."""
+        api, version = api or self.api, self.version if version is None else version
+        self.pair.both(lambda peer: peer.send(peer.encode(api, version, values)))
+
+    def end(
+        self,
+        case: str,
+        *,
+        api: str | None = None,
+        version: int | None = None,
+        adjust: Callable[[Any], Any] = lambda tree: tree,
+    ) -> Both:
+        api, version = api or self.api, self.version if version is None else version
+        answers = self.pair.both(lambda peer: self.pair.answer_of(peer, api, version))
+        self._compare(api, version, case, answers, False, adjust)
+        return answers
+
+    @contextmanager
+    def beside(self) -> Iterator[Conversation]:
+        """The same conversation on connections of its own, for requests that wait while others go on."""
+        with self.pair.kafka.fresh() as kafka, self.pair.moldau.fresh() as moldau:
+            other = Conversation(Pair(kafka, moldau), self.api, self.version, self._label)
+            other.differences, other.accepted = self.differences, self.accepted
+            yield other
 
     def send_without_answer(self, case: str, values: dict[str, Any]) -> None:
         outcome = self.pair.send_without_answer(self.api, self.version, values)

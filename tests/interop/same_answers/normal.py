@@ -26,6 +26,8 @@ HEADER_BYTES = 61
 BEFORE_LENGTH_BYTES = 12
 _RANGE = re.compile(r"within \[(-?\d+), (-?\d+)\]")
 
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
 Mask = Callable[[Any, Peer], Any]
 
 
@@ -48,6 +50,17 @@ def _text(value: Any, peer: Peer) -> Any:
     return value.replace(f":{peer.port}", ":<its port>")
 
 
+def _without_uuids(value: Any, _peer: Peer) -> Any:
+    return _UUID.sub("<uuid>", value) if isinstance(value, str) else value
+
+
+def _listed(value: Any, _peer: Peer) -> Any:
+    """ListGroups' answer; others have more of a group, and an order."""
+    if all({"members", "topics"}.isdisjoint(group) for group in value):
+        return sorted(value, key=lambda group: group["group_id"])
+    return value
+
+
 def _served(value: Any, _peer: Peer) -> Any:
     return [api for api in value if api["api_key"] in ROUTES]
 
@@ -63,6 +76,9 @@ MASKS: dict[str, tuple[Mask, str]] = {
     "log_dir": (lambda value, _peer: value and "<log dir>", "each broker has its own folder"),
     "total_bytes": (lambda value, _peer: value > 0 or value, "the size of the disk"),
     "usable_bytes": (lambda value, _peer: value > 0 or value, "the room on the disk changes all the time"),
+    "groups": (_listed, "a list of groups comes in the order of a hash table"),
+    "member_id": (_without_uuids, "drawn at random by the coordinator"),
+    "leader": (_without_uuids, "a member's id"),
     "error_message": (_text, "it may quote the broker's address"),
 }
 

@@ -121,6 +121,7 @@ class Peer:
     def fresh(self) -> Iterator[Peer]:
         """The same broker on a connection of its own."""
         fresh = Peer(self.name, f"{self.host}:{self.port}")
+        fresh.topic_names = self.topic_names
         try:
             yield fresh
         finally:

@@ -37,10 +37,9 @@ async def _describe(broker: Any, version: int, group_id: str, operations: int) -
         )
     error, message, state = found, None, ""
     if found is None:
-        is_error = version >= MISSING_SINCE_VERSION
-        error = ErrorCode.group_id_not_found if is_error else ErrorCode.none
-        message = f"Group {group_id} not found." if is_error else None
-        state = DEAD
+        error, state = ErrorCode.none, DEAD
+        if version >= MISSING_SINCE_VERSION:
+            error, message = ErrorCode.group_id_not_found, f"Group {group_id} not found."
     return SimpleNamespace(
         error_code=error,
         error_message=message,
@@ -49,5 +48,5 @@ async def _describe(broker: Any, version: int, group_id: str, operations: int) -
         protocol_type="",
         protocol_data="",
         members=(),
-        authorized_operations=operations if found is None else OPERATIONS_UNASKED,
+        authorized_operations=OPERATIONS_UNASKED if error else operations,
     )

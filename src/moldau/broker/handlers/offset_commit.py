@@ -26,49 +26,42 @@ NO_RETENTION = -1
 
 
 class TopicAnswer:
-    """What becomes of one topic of the request: errors by partition, in the order asked for."""
+    """What becomes of one topic of the request."""
 
-    __slots__ = ("errors", "name", "topic_id")
+    __slots__ = ("name", "partitions", "topic_id")
 
-    def __init__(self, name: str, topic_id: UUID | None) -> None:
-        self.name = name
-        self.topic_id = topic_id
-        self.errors: list[tuple[int, ErrorCode]] = []
+    def __init__(self, asked: Any) -> None:
+        self.name: str = getattr(asked, "name", "")
+        self.topic_id: UUID | None = getattr(asked, "topic_id", None)
+        self.partitions: list[object] = []
 
-    @property
-    def partitions(self) -> tuple[object, ...]:
-        return tuple(SimpleNamespace(partition_index=i, error_code=error) for i, error in self.errors)
+    def add(self, index: int, error: ErrorCode) -> None:
+        self.partitions.append(SimpleNamespace(partition_index=index, error_code=error))
 
 
 def handle(broker: Any, context: Any, request: Any) -> Reply | object:
-    answers: list[TopicAnswer] = []
-    wanted: list[OffsetToCommit] = []
-    places: list[tuple[TopicAnswer, int]] = []  # of each wanted offset: its answer, and its place there
+    refused: dict[object, TopicAnswer] = {}  # the partitions that are not there
+    accepted: list[tuple[TopicAnswer, OffsetToCommit]] = []
     for asked in request.topics:
         topic = find_topic(broker.image, context.version, asked)
-        answer = TopicAnswer(getattr(asked, "name", ""), getattr(asked, "topic_id", None))
-        answers.append(answer)
+        answer = TopicAnswer(asked)
         for partition in asked.partitions:
             index = partition.partition_index
-            if topic is None:
-                by_id = context.version >= BY_ID_SINCE_VERSION
-                missing = ErrorCode.unknown_topic_id if by_id else ErrorCode.unknown_topic_or_partition
-                answer.errors.append((index, missing))
-            elif not 0 <= index < len(topic.partitions):
-                answer.errors.append((index, ErrorCode.unknown_topic_or_partition))
+            if topic is not None and 0 <= index < len(topic.partitions):
+                accepted.append((answer, _offset(topic, partition)))
             else:
-                places.append((answer, len(answer.errors)))
-                answer.errors.append((index, ErrorCode.none))
-                wanted.append(_offset(topic, partition))
-    if not wanted:
-        return _response(answers)
-    commit = _commit(context.version, request, tuple(wanted))
+                by_id = topic is None and context.version >= BY_ID_SINCE_VERSION
+                missing = ErrorCode.unknown_topic_id if by_id else ErrorCode.unknown_topic_or_partition
+                refused.setdefault((answer.name, answer.topic_id), TopicAnswer(asked)).add(index, missing)
+    if not accepted:
+        return _response(refused, accepted, [])
+    commit = _commit(context.version, request, tuple(offset for _, offset in accepted))
     reply: Reply = broker.coordinators.groups.write(
         commit.group_id,
         lambda shard, moment, reply: shard.commit(commit, reply, moment),
-        lambda error: [error] * len(wanted),
+        lambda error: [error] * len(accepted),
     )
-    return reply.map(lambda errors: _response(answers, places, errors))
+    return reply.map(lambda errors: _response(refused, accepted, errors))
 
 
 def find_topic(image: ClusterImage, version: int, asked: Any) -> Topic | None:
@@ -101,10 +94,15 @@ def _commit(version: int, request: Any, wanted: tuple[OffsetToCommit, ...]) -> C
 
 
 def _response(
-    answers: list[TopicAnswer],
-    places: list[tuple[TopicAnswer, int]] | None = None,
-    errors: list[ErrorCode] | None = None,
+    refused: dict[object, TopicAnswer],
+    accepted: list[tuple[TopicAnswer, OffsetToCommit]],
+    errors: list[ErrorCode],
 ) -> object:
-    for (answer, place), error in zip(places or (), errors or (), strict=True):
-        answer.errors[place] = (answer.errors[place][0], error)
-    return SimpleNamespace(throttle_time=0, topics=tuple(answers))
+    """As Kafka orders it: what was refused first, and a topic that has both parts once."""
+    topics = list(refused.values())
+    for (answer, offset), error in zip(accepted, errors, strict=True):
+        shown = refused.get((answer.name, answer.topic_id), answer)
+        if not shown.partitions:
+            topics.append(shown)
+        shown.add(offset.partition, error)
+    return SimpleNamespace(throttle_time=0, topics=tuple(topics))

@@ -12,6 +12,8 @@ VERSIONS = (0, 0)
 
 
 async def handle(broker: Any, context: Any, request: Any) -> object:
+    if not request.group_id:
+        return SimpleNamespace(error_code=ErrorCode.invalid_group_id, throttle_time=0, topics=())
     errors: dict[tuple[str, int], ErrorCode] = {}
     for topic in request.topics:
         known = broker.image.topics.get(topic.name)

@@ -7,9 +7,9 @@ A partition without one, and a group that nobody ever heard of, give -1 without 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from moldau.base.errors import ErrorCode
@@ -34,69 +34,68 @@ async def handle(broker: Any, context: Any, request: Any) -> object:
 
 
 async def _fetch(broker: Any, version: int, request: Any, group: Any) -> SimpleNamespace:
+    image: ClusterImage = broker.image
+    asked = None if group.topics is None else [_asked(image, version, topic) for topic in group.topics]
+    wanted = None if asked is None else [one for topic in asked for one in topic.wanted]
     require_stable: bool = getattr(request, "require_stable", False)
-    unknown: list[Fetched] = []
-    wanted = None if group.topics is None else _wanted(broker.image, version, group.topics, unknown)
-    reply = broker.coordinators.groups.read(
+    found = await broker.coordinators.groups.read(
         group.group_id,
         lambda shard, _moment: shard.fetch(group.group_id, wanted, require_stable=require_stable),
         lambda error: error,
     )
-    found = await reply
+    error = ErrorCode.none
     if isinstance(found, ErrorCode):
-        return _failed(version, group, found, wanted or ())
-    if wanted is None and version >= BY_ID_SINCE_VERSION:
-        found = [one for one in found if one.topic in broker.image.topics]
-    topics = _topics(broker.image, version, group, [*found, *unknown])
-    return SimpleNamespace(group_id=group.group_id, topics=topics, error_code=ErrorCode.none)
+        error = found
+        in_partitions = version < GROUP_ERROR_SINCE_VERSION and wanted is not None
+        found = [Fetched(one.topic, one.partition, error=error) for one in wanted or () if in_partitions]
+        asked = asked if in_partitions else []
+    topics = _all(image, version, found) if asked is None else _each(asked, found)
+    return SimpleNamespace(group_id=group.group_id, topics=tuple(topics), error_code=error)
 
 
-def _wanted(
-    image: ClusterImage, version: int, topics: Sequence[Any], unknown: list[Fetched]
-) -> list[PartitionWanted]:
-    wanted = []
-    for asked in topics:
-        by_id = version >= BY_ID_SINCE_VERSION
-        topic = image.topic_by_id.get(asked.topic_id) if by_id else image.topics.get(asked.name)
-        for index in asked.partition_indexes:
-            if topic is not None:
-                wanted.append(PartitionWanted(topic.name, index, topic.topic_id))
-            elif by_id:
-                unknown.append(Fetched(str(asked.topic_id), index, error=ErrorCode.unknown_topic_id))
-            else:
-                wanted.append(PartitionWanted(asked.name, index))
-    return wanted
+class Asked(NamedTuple):
+    """One topic of the request, and what the coordinator is asked for; a topic with an unknown id has nothing."""
+
+    name: str
+    topic_id: UUID | None
+    indexes: Sequence[int]
+    wanted: Sequence[PartitionWanted]
 
 
-def _failed(version: int, group: Any, error: ErrorCode, wanted: Sequence[PartitionWanted]) -> SimpleNamespace:
-    """The coordinator could not answer."""
-    topics: tuple[object, ...] = ()
-    if version < GROUP_ERROR_SINCE_VERSION:
-        failed = [Fetched(one.topic, one.partition, error=error) for one in wanted]
-        topics = tuple(_topic(name, None, rows) for name, rows in _by_topic(failed).items())
-    return SimpleNamespace(group_id=group.group_id, topics=topics, error_code=error)
+def _asked(image: ClusterImage, version: int, topic: Any) -> Asked:
+    by_id = version >= BY_ID_SINCE_VERSION
+    known = image.topic_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
+    indexes = topic.partition_indexes
+    if known is not None:
+        wanted = [PartitionWanted(known.name, index, known.topic_id) for index in indexes]
+        return Asked(known.name, known.topic_id, indexes, wanted)
+    if by_id:
+        return Asked("", topic.topic_id, indexes, ())
+    return Asked(topic.name, None, indexes, [PartitionWanted(topic.name, index) for index in indexes])
 
 
-def _topics(
-    image: ClusterImage, version: int, group: Any, found: Sequence[Fetched]
-) -> tuple[SimpleNamespace, ...]:
-    ids = (
-        {str(asked.topic_id): asked.topic_id for asked in group.topics or ()}
-        if version >= BY_ID_SINCE_VERSION
-        else {}
-    )
-    answers = []
-    for name, rows in _by_topic(found).items():
-        topic = image.topics.get(name)
-        answers.append(_topic(name, ids.get(name) if topic is None else topic.topic_id, rows))
-    return tuple(answers)
+def _each(asked: Sequence[Asked], found: Sequence[Fetched]) -> Iterator[SimpleNamespace]:
+    """An answer for each topic of the request, in its order; what was found comes in the order of `wanted`."""
+    position = 0
+    for topic in asked:
+        rows: Sequence[Fetched] = found[position : position + len(topic.wanted)]
+        position += len(topic.wanted)
+        if not topic.wanted:
+            rows = [Fetched("", index, error=ErrorCode.unknown_topic_id) for index in topic.indexes]
+        yield _topic(topic.name, topic.topic_id, rows)
 
 
-def _by_topic(found: Sequence[Fetched]) -> dict[str, list[Fetched]]:
+def _all(image: ClusterImage, version: int, found: Sequence[Fetched]) -> Iterator[SimpleNamespace]:
+    """All that the group has; by id only what still has one."""
     topics: dict[str, list[Fetched]] = {}
     for one in found:
         topics.setdefault(one.topic, []).append(one)
-    return topics
+    for name, rows in topics.items():
+        topic = image.topics.get(name)
+        if topic is not None:
+            yield _topic(name, topic.topic_id, rows)
+        elif version < BY_ID_SINCE_VERSION:
+            yield _topic(name, None, rows)
 
 
 def _topic(name: str, topic_id: UUID | None, rows: Sequence[Fetched]) -> SimpleNamespace:

@@ -74,6 +74,7 @@ class ClassicGroup:
             member.assignment = row.assignment
             members[row.member_id] = member
         self.members = members
+        self._supporters = Counter(name for member in members.values() for name in member.protocol_names)
         self.static_members = {
             m.instance_id: m.member_id for m in members.values() if m.instance_id is not None
         }
@@ -122,7 +123,7 @@ class ClassicGroup:
         if not self.members:
             self.protocol_type = protocol_type
         self.members[member.member_id] = member
-        self._supporters.update(name for name, _ in member.protocols)
+        self._supporters.update(member.protocol_names)
         self.pending_members.pop(member.member_id, None)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
@@ -133,7 +134,7 @@ class ClassicGroup:
         """A member, or an id that was only given out. Its waiting requests were taken before."""
         member = self.members.pop(member_id, None)
         if member is not None:
-            self._supporters.subtract(name for name, _ in member.protocols)
+            self._supporters.subtract(member.protocol_names)
             if member.instance_id is not None:
                 self.static_members.pop(member.instance_id, None)
         if self.leader == member_id:
@@ -143,9 +144,9 @@ class ClassicGroup:
 
     def update(self, member: Member, join: Join) -> None:
         """What the member can do may have changed since it last joined."""
-        self._supporters.subtract(name for name, _ in member.protocols)
-        self._supporters.update(name for name, _ in join.protocols)
+        self._supporters.subtract(member.protocol_names)
         member.update(join)
+        self._supporters.update(member.protocol_names)
 
     def park_join(self, member: Member, reply: Reply) -> None:
         member.join_reply = reply

@@ -94,8 +94,10 @@ class Member:
         """For an answer, so that it cannot send heartbeats."""
         return self.join_reply is not None or self.sync_reply is not None
 
-    def supports(self, protocol: str) -> bool:
-        return any(name == protocol for name, _ in self.protocols)
+    @property
+    def protocol_names(self) -> set[str]:
+        """Each once, however often a client names it."""
+        return {name for name, _ in self.protocols}
 
     def metadata(self, protocol: str | None) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")

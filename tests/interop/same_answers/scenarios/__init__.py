@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from . import cluster, configs, delete_records, fetch, malformed, offsets, produce, producers, topics
+from . import (
+    cluster,
+    configs,
+    delete_records,
+    fetch,
+    group_offsets,
+    groups,
+    malformed,
+    offsets,
+    produce,
+    producers,
+    topics,
+)
 
 __all__ = [
     "SETTINGS",
@@ -10,6 +22,8 @@ __all__ = [
     "configs",
     "delete_records",
     "fetch",
+    "group_offsets",
+    "groups",
     "malformed",
     "offsets",
     "produce",

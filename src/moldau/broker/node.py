@@ -16,6 +16,7 @@ from typing import Any
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
 from moldau.broker import metrics
+from moldau.broker.cleaner_metrics import cleaner_samples
 from moldau.broker.coordinators import Coordinators
 from moldau.broker.dispatch import Dispatcher
 from moldau.broker.handlers import ROUTES
@@ -28,6 +29,7 @@ from moldau.config.topic import TopicConfig, topic_config
 from moldau.controller.controller import Controller
 from moldau.controller.persistence import PersistentImage
 from moldau.log import names
+from moldau.log.cleaner.cleaner import CleanerSettings, LogCleaner
 from moldau.log.log import Log
 from moldau.log.manager import LogManager
 from moldau.metadata.image import ClusterImage, Topic
@@ -64,6 +66,7 @@ class Broker:
         self.image: ClusterImage
         self.controller: Controller
         self.log_manager: LogManager
+        self.log_cleaner: LogCleaner
         self.coordinators: Coordinators
         self.partitions: dict[TopicPartition, Partition] = {}
         self.partitions_of: dict[TopicRef, list[Partition]] = {}  # by name, and by the bytes of the topic id
@@ -108,6 +111,7 @@ class Broker:
         self._http.close()
         self.long_polls.close()
         self.coordinators.close()
+        await self.log_cleaner.stop()
         await self.log_manager.close()
 
     def crash(self) -> None:
@@ -250,6 +254,7 @@ class Broker:
         self.coordinators = Coordinators(self)
         doubtful = await self._open_logs()
         await self.controller.begin_epochs(doubtful)
+        self._start_cleaner()
         self._listen()
         await self.controller.register(self._registration())
         self.is_ready = True
@@ -284,6 +289,16 @@ class Broker:
         exists = self.runtime.disk.exists
         return all(exists(f"{folder}/{names.CLEAN_SHUTDOWN}") for folder in self.config.log_dirs)
 
+    def _start_cleaner(self) -> None:
+        self.log_cleaner = LogCleaner(
+            self.runtime,
+            self.log_manager,
+            lambda: CleanerSettings.of(self.config),
+            stable_offset_of=self._stable_offset_of,
+        )
+        if self.config["log.cleaner.enable"]:
+            self.log_cleaner.start()
+
     def _topic_config(self, name: str) -> TopicConfig:
         topic = self.image.topics.get(name)
         return self.config.topic_defaults if topic is None else topic_config(self.config, topic.configs)
@@ -291,6 +306,11 @@ class Broker:
     def _high_watermark_of(self, held: Log) -> int:
         partition = self.partitions.get(held.topic_partition)
         return held.next_offset if partition is None else partition.high_watermark
+
+    def _stable_offset_of(self, held: Log) -> int:
+        """Up to where no transaction is open: what lies behind is not compacted."""
+        partition = self.partitions.get(held.topic_partition)
+        return held.log_start_offset if partition is None else partition.last_stable_offset
 
     def _listen(self) -> None:
         for endpoint in self.config.listeners:
@@ -305,6 +325,8 @@ class Broker:
     async def _give_up(self) -> None:
         self._server.close()
         self._http.close()
+        if hasattr(self, "log_cleaner"):
+            await self.log_cleaner.stop()
         if hasattr(self, "log_manager"):
             self.log_manager.release()
 
@@ -315,6 +337,7 @@ class Broker:
 
     def _samples(self) -> Iterator[Sample]:
         yield from metrics.counters(self.metrics)
+        yield from cleaner_samples(self.log_cleaner)
         gauges = (
             ("moldau_connections", "Connections open now.", len(self._server.connections)),
             ("moldau_partitions", "Partitions held.", len(self.partitions)),

@@ -143,6 +143,10 @@ class BrokerConfig:
             self["max.connections.per.ip"] > 0,
             "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.",
         )
+        _require(
+            self["log.cleaner.dedupe.buffer.size"] > self["log.cleaner.threads"] * 1024 * 1024 > 0,
+            "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
+        )
         if not 1 <= self["default.replication.factor"] <= 32767:
             raise ConfigError("default.replication.factor must be at least 1")
 

@@ -344,6 +344,65 @@ LOG = (
     ),
 )
 
+CLEANER = (
+    _key(
+        "log.cleaner.enable",
+        Type.BOOLEAN,
+        "true",
+        None,
+        "Whether topics with `cleanup.policy=compact` are compacted.",
+    ),
+    _key(
+        "log.cleaner.threads",
+        Type.INT,
+        "1",
+        Range(0),
+        "How many logs are compacted at the same time, each in a process of its own.",
+        update=Update.CLUSTER_WIDE,
+    ),
+    _key(
+        "log.cleaner.backoff.ms",
+        Type.LONG,
+        "15000",
+        Range(0),
+        "How long to wait before the next look when there is no log to compact.",
+        update=Update.CLUSTER_WIDE,
+    ),
+    _key(
+        "log.cleaner.dedupe.buffer.size",
+        Type.LONG,
+        "134217728",
+        None,
+        "Bytes of memory for finding the last record of each key, for all compactions together. Keys that do "
+        "not fit go through a file.",
+        update=Update.CLUSTER_WIDE,
+    ),
+    _key(
+        "log.cleaner.io.buffer.load.factor",
+        Type.DOUBLE,
+        "0.9",
+        None,
+        "The share of `log.cleaner.dedupe.buffer.size` that is used.",
+        update=Update.CLUSTER_WIDE,
+    ),
+    _key(
+        "log.cleaner.io.buffer.size",
+        Type.INT,
+        "524288",
+        Range(0),
+        "Bytes that are written at once, for all compactions together.",
+        update=Update.CLUSTER_WIDE,
+    ),
+    _key(
+        "log.cleaner.io.max.bytes.per.second",
+        Type.DOUBLE,
+        "1.7976931348623157E308",
+        None,
+        "The most that a compaction reads and writes in a second.",
+        update=Update.CLUSTER_WIDE,
+    ),
+)
+
 OWN = (
     _key(
         "moldau.http.port",
@@ -374,5 +433,6 @@ BROKER_KEY_GROUPS = (
     ("Listeners and connections", CONNECTIONS),
     ("Topics", TOPICS),
     ("The log", LOG + LOG_DEFAULTS),
+    ("Compaction", CLEANER),
     ("Moldau's own", OWN),
 )

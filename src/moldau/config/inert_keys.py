@@ -177,15 +177,6 @@ _REASONS = {
         transaction.two.phase.commit.enable boolean
         transactional.id.expiration.ms int 1..
     """,
-    "there is no compaction yet": """
-        log.cleaner.backoff.ms long cluster-wide 0..
-        log.cleaner.dedupe.buffer.size long cluster-wide
-        log.cleaner.enable boolean
-        log.cleaner.io.buffer.load.factor double cluster-wide
-        log.cleaner.io.buffer.size int cluster-wide 0..
-        log.cleaner.io.max.bytes.per.second double cluster-wide
-        log.cleaner.threads int cluster-wide 0..
-    """,
     "Moldau has no tiered storage": """
         follower.fetch.last.tiered.offset.enable boolean cluster-wide
         remote.fetch.max.wait.ms int cluster-wide 1..

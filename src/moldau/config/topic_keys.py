@@ -2,7 +2,7 @@
 reported).
 
 A topic that does not set a key takes the value of the broker key named in `synonyms`. `acts=False` marks what
-belongs to a part of Moldau that is not there yet (compaction, several replicas) or never will be
+belongs to a part of Moldau that is not there yet (several replicas) or never will be
 (tiered storage).
 """
 
@@ -119,7 +119,6 @@ TOPIC_KEYS_IN_ORDER = (
         Range(0),
         "How long a compacted topic keeps the marks of deleted keys.",
         "log.cleaner.delete.retention.ms",
-        acts=False,
     ),
     _key(
         "min.compaction.lag.ms",
@@ -128,7 +127,6 @@ TOPIC_KEYS_IN_ORDER = (
         Range(0),
         "A record is not compacted away before it is this old.",
         "log.cleaner.min.compaction.lag.ms",
-        acts=False,
     ),
     _key(
         "max.compaction.lag.ms",
@@ -137,7 +135,6 @@ TOPIC_KEYS_IN_ORDER = (
         Range(1),
         "A record of a compacted topic waits at most this long for compaction.",
         "log.cleaner.max.compaction.lag.ms",
-        acts=False,
     ),
     _key(
         "file.delete.delay.ms",
@@ -154,7 +151,6 @@ TOPIC_KEYS_IN_ORDER = (
         Range(0, 1),
         "A log is compacted when this share of it has not been compacted yet.",
         "log.cleaner.min.cleanable.ratio",
-        acts=False,
     ),
     _key(
         "cleanup.policy",

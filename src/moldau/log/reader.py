@@ -64,11 +64,11 @@ class Reader:
         known = self._positions.get(offset)
         if known is not None and known[0] == segment.base_offset:
             position = known[1]
-        elif offset == segment.base_offset:
+        elif offset == segment.base_offset and segment.size:
             position = 0
         else:
             batch = segment.find(offset, read)
-            if batch is None:  # compaction may have removed the last records of a segment
+            if batch is None:  # compaction may have removed the last records of a segment, or all
                 following = self._segments.after(segment)
                 if following is None or following.base_offset >= below_offset:
                     return EMPTY

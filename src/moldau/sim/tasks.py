@@ -76,7 +76,7 @@ class SimTasks:
 
     async def sleep(self, delay_s: float) -> None:
         due: asyncio.Future[None] = self._loop.create_future()
-        timer = self.call_later(delay_s, due.set_result, None)
+        timer = self.call_later(delay_s, _resolve, due)
         try:
             await due
         finally:
@@ -143,3 +143,8 @@ class SimTasks:
     async def _sleep_until(self, when_s: float) -> None:
         jitter_s = self._random.between(*self._delay_s)
         await self.sleep(max(0.0, when_s - self._loop.time()) + jitter_s)
+
+
+def _resolve(due: asyncio.Future[None]) -> None:
+    if not due.done():  # the sleeper may have been cancelled at this very instant
+        due.set_result(None)

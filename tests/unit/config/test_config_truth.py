@@ -24,8 +24,12 @@ def code() -> str:
 
 
 def test_a_topic_key_that_is_said_to_act_is_looked_at_and_no_other(code: str) -> None:
-    # cleanup.policy and message.timestamp.type are asked for through the properties made of them.
-    asked_as = {"cleanup_policy": "compact", "message_timestamp_type": "log_append_time"}
+    # Some are asked for through the properties made of them.
+    asked_as = {
+        "cleanup_policy": "compact",
+        "message_timestamp_type": "log_append_time",
+        "segment_ms": "roll_ms",
+    }
     for name, key in TOPIC_KEYS.items():
         attribute = name.replace(".", "_")
         is_used = f".{asked_as.get(attribute, attribute)}" in code or f".{attribute}" in code

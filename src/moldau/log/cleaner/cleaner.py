@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from moldau.base.ids import TopicPartition
+from moldau.config.broker import BrokerConfig
 from moldau.log import names
 from moldau.log.checkpoints import BadCheckpoint, read_offsets, write_offsets
 from moldau.log.cleaner.choice import Dirty, first_dirty_offset, groups_of, look_at, shapes_below
 from moldau.log.cleaner.job import Job, LastRecord, Replaced, Summary
 from moldau.log.cleaner.transactions import AbortedTransaction
-from moldau.log.cleaner.work import compact
 from moldau.log.log import Log
 from moldau.log.scan import DamagedSegment
 from moldau.log.swap import decide_swap, remove_cleaned, undo_swap
@@ -43,6 +43,17 @@ class CleanerSettings(NamedTuple):
     load_factor: float = 0.9
     io_bytes: int = 512 * 1024
     bytes_per_second: float = float("inf")
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> CleanerSettings:
+        return cls(
+            threads=config["log.cleaner.threads"],
+            backoff_ms=config["log.cleaner.backoff.ms"],
+            dedupe_bytes=config["log.cleaner.dedupe.buffer.size"],
+            load_factor=config["log.cleaner.io.buffer.load.factor"],
+            io_bytes=config["log.cleaner.io.buffer.size"],
+            bytes_per_second=config["log.cleaner.io.max.bytes.per.second"],
+        )
 
 
 class Logs(Protocol):
@@ -228,6 +239,8 @@ class LogCleaner:
 
     async def _in_child(self, log: Log, job: Job) -> Summary:
         """Run the compaction, and take in what it has ready while it goes on."""
+        from moldau.log.cleaner.work import compact  # for the child: many brokers have nothing to compact
+
         ready: asyncio.Queue[Replaced | None] = asyncio.Queue()
         tasks = self._runtime.tasks
 

@@ -1,0 +1,587 @@
+"""The cleaner in a broker: which log it takes, how segments are swapped under readers, crashes at any point."""
+
+from __future__ import annotations
+
+import errno
+import uuid
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from log_world import NOW_MS, PARTITION, append, batch, batches_in, config, data_of
+
+from moldau.base.errors import KafkaError
+from moldau.base.ids import TopicPartition
+from moldau.config.topic import TopicConfig
+from moldau.log.checkpoints import read_offsets
+from moldau.log.cleaner.choice import Dirty, Shape, first_dirty_offset, groups_of, look_at
+from moldau.log.cleaner.cleaner import DISK_RETRY_S, CleanerSettings, LogCleaner
+from moldau.log.cleaner.job import Summary
+from moldau.log.log import Log
+from moldau.log.manager import LogManager
+from moldau.records.batch import read_header
+from moldau.records.record import Record, build_batch, read_records
+from moldau.sim.drive import DiskFaults
+from moldau.sim.world import SimHost, World
+
+COMPACTED = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01", "segment_bytes": "2000"}
+FOLDER = "/data"
+LOG_FOLDER = f"{FOLDER}/{PARTITION}"
+
+
+class Stage:
+    """A log manager and its cleaner on a simulated host, life after life."""
+
+    def __init__(self, world: World, disk: DiskFaults | None = None, **overrides: str) -> None:
+        self.host: SimHost = world.host("broker", disk=disk)
+        self.settings: TopicConfig = config(**(COMPACTED | overrides))
+        self.backoff_ms = 1000
+        self.stable_offset: int | None = None
+        self.manager: LogManager
+        self.cleaner: LogCleaner
+
+    async def open(self) -> Log:
+        runtime = self.host.runtime if self.host.alive else self.host.restart()
+        self.manager = LogManager(
+            runtime,
+            [FOLDER],
+            cluster_id="cluster",
+            node_id=1,
+            process_id=1,
+            config_of=lambda topic: self.settings,
+        )
+        await self.manager.open()
+        self.cleaner = LogCleaner(
+            runtime,
+            self.manager,
+            lambda: CleanerSettings(backoff_ms=self.backoff_ms),
+            stable_offset_of=lambda log: (
+                log.next_offset if self.stable_offset is None else self.stable_offset
+            ),
+        )
+        return self.manager.create(PARTITION, uuid.UUID(int=7))
+
+    async def close(self) -> None:
+        await self.cleaner.stop()
+        await self.manager.close()
+
+    @property
+    def names(self) -> list[str]:
+        return self.host.runtime.disk.list(LOG_FOLDER)
+
+    @property
+    def cleaned_to(self) -> dict[TopicPartition, int]:
+        return read_offsets(self.host.runtime.disk.read(f"{FOLDER}/cleaner-offset-checkpoint"))
+
+
+def on_stage(
+    test: Callable[[Stage, World], Coroutine[Any, Any, None]], seed: int = 1, **options: Any
+) -> Stage:
+    with World(seed) as world:
+        stage = Stage(world, **options)
+
+        async def run() -> None:
+            await stage.host.runtime.tasks.spawn(test(stage, world), name="test")
+
+        world.run(run())
+        assert not world.failures
+        return stage
+
+
+def fill(log: Log, count: int = 60, keys: int = 7, first: int = 0) -> None:
+    """Batches of two records each, over a few keys, in segments of about twenty batches."""
+    for number in range(first, first + count):
+        pairs = [(b"%d" % (number % keys), b"%d" % number), (b"%d" % ((number + 1) % keys), b"x" * 30)]
+        records = [Record(i, NOW_MS + number, key, value) for i, (key, value) in enumerate(pairs)]
+        append(log, build_batch(records))
+
+
+def read_all(log: Log, max_bytes: int = 1 << 20) -> list[Record]:
+    """Everything, as a consumer reads it: it goes on behind the last batch, whether or not that has records."""
+    offset, found = log.log_start_offset, []
+    while offset < log.next_offset:
+        piece = data_of(log.read(offset, max_bytes, below_offset=log.next_offset, whole_first_batch=True))
+        assert piece, f"no progress at {offset}"
+        for one in batches_in(piece):
+            found += [record for record in read_records(one) if record.offset >= offset]
+            offset = read_header(one).next_offset
+    return found
+
+
+def last_of_each_key(records: list[Record], end_offset: int) -> list[Record]:
+    """What is left of a log that was compacted up to an offset."""
+    last = {record.key: record.offset for record in records if record.offset < end_offset}
+    return [r for r in records if r.offset >= end_offset or last[r.key] == r.offset]
+
+
+# Which one
+
+
+def test_the_dirty_part_ends_with_the_closed_segments_and_what_is_stable() -> None:
+    async def main(stage: Stage, world: World) -> None:
+        log = await stage.open()
+        fill(log)
+        bases = log.segments.bases
+        assert len(bases) > 3
+        look = lambda dirty, stable: look_at(log.segments, dirty, stable, stage.settings, NOW_MS)  # noqa: E731
+        whole = look(0, log.next_offset)
+        assert (whole.end_offset, whole.clean_bytes, whole.ratio) == (bases[-1], 0, 1.0)
+        assert whole.cleanable_bytes == log.size_bytes() - log.segments.active.size
+        assert look(0, bases[2] + 1).end_offset == bases[2]
+        assert look(0, bases[1] - 1).cleanable_bytes == 0
+        part = look(bases[1], log.next_offset)
+        assert part.clean_bytes + part.cleanable_bytes == whole.cleanable_bytes
+        assert part.ratio == part.cleanable_bytes / whole.cleanable_bytes
+        await stage.close()
+
+    on_stage(main)
+
+
+def test_records_younger_than_the_lag_are_left_alone_and_overdue_ones_are_not() -> None:
+    async def main(stage: Stage, world: World) -> None:
+        log = await stage.open()
+        fill(log)
+        bases = log.segments.bases
+        second = log.segments.max_timestamp_of(1, lambda file, length, position: file.pread(length, position))
+
+        def look(now_ms: int, **lags: str) -> Dirty:
+            return look_at(log.segments, 0, log.next_offset, config(**(COMPACTED | lags)), now_ms)
+
+        assert look(second + 500, min_compaction_lag_ms="500").end_offset == bases[2]
+        assert look(second + 499, min_compaction_lag_ms="500").end_offset == bases[1]
+        assert not look(NOW_MS + 500, max_compaction_lag_ms="500").overdue
+        assert look(NOW_MS + 501, max_compaction_lag_ms="500").overdue
+        await stage.close()
+
+    on_stage(main)
+
+
+def test_a_log_is_due_by_its_ratio_or_its_age() -> None:
+    assert Dirty(5, 9, 50, 50, False).is_due(0.49)
+    assert not Dirty(5, 9, 50, 50, False).is_due(0.5)
+    assert Dirty(5, 9, 99, 1, True).is_due(0.5)
+    assert not Dirty(5, 9, 99, 0, True).is_due(0.5)
+    assert Dirty(0, 0, 0, 0, False).ratio == 0
+
+
+def test_a_checkpoint_that_does_not_fit_the_log_is_not_believed() -> None:
+    assert first_dirty_offset(None, 3, 9) == 3
+    assert first_dirty_offset(5, 3, 9) == 5
+    assert first_dirty_offset(2, 3, 9) == 3
+    assert first_dirty_offset(10, 3, 9) == 3
+
+
+def test_neighbours_are_grouped_within_every_limit() -> None:
+    def bases(
+        shapes: list[Shape], end_offset: int = 10**12, size: int = 100, index: int = 100
+    ) -> list[list[int]]:
+        return [[one.base_offset for one in group] for group in groups_of(shapes, end_offset, size, index)]
+
+    small = [Shape(n, 40, 10, 12) for n in range(5)]
+    assert bases(small, 5) == [[0, 1], [2, 3], [4]]
+    assert bases([Shape(n, 1, 60, 1) for n in range(3)], 3) == [[0], [1], [2]]
+    assert bases([Shape(n, 1, 1, 60) for n in range(3)], 3) == [[0], [1], [2]]
+    far = [Shape(0, 1, 1, 1), Shape(10, 1, 1, 1), Shape(2**31 - 1, 0, 0, 0), Shape(2**31, 1, 1, 1)]
+    assert bases(far, 2**31 + 1) == [[0, 10, 2**31 - 1], [2**31]]
+    assert [len(group) for group in bases([Shape(n, 0, 0, 0) for n in range(150)], 150)] == [64, 64, 22]
+
+
+def test_the_dirtiest_log_that_is_due_comes_first_and_then_the_others() -> None:
+    async def main(stage: Stage, world: World) -> None:
+        await stage.open()
+        for number, count in enumerate((30, 90, 60)):
+            fill(stage.manager.create(TopicPartition("t", number), uuid.UUID(int=number)), count)
+        order: list[TopicPartition] = []
+        clean = stage.cleaner.clean
+
+        async def note(log: Log) -> Summary | None:
+            order.append(log.topic_partition)
+            return await clean(log)
+
+        for number in (0, 1, 2):  # all but the last segment is clean, and then some of them is dirty
+            log = stage.manager.logs[TopicPartition("t", number)]
+            await clean(log)
+            fill(log, 60 if number == 2 else 20, first=100)
+        stage.cleaner.clean = note  # type: ignore[method-assign]
+        stage.cleaner.start()
+        await stage.host.runtime.tasks.sleep(10)
+        assert sorted(order) == [TopicPartition("t", n) for n in range(3)]
+        assert order[0] == TopicPartition("t", 2)
+        assert stage.cleaner.counts.compactions == 6
+        assert stage.cleaner.counts.dirtiest_ratio == 0
+        await stage.close()
+
+    on_stage(main)
+
+
+def test_topics_without_compaction_are_left_alone() -> None:
+    async def main(stage: Stage, world: World) -> None:
+        log = await stage.open()
+        fill(log)
+        before = read_all(log)
+        stage.cleaner.start()
+        await stage.host.runtime.tasks.sleep(60)
+        assert read_all(log) == before
+        assert stage.cleaner.counts.compactions == 0
+        await stage.close()
+
+    on_stage(main, cleanup_policy="delete")
+
+
+# Compacting
+
+
+def test_a_log_is_compacted_in_the_background_and_reads_on() -> None:
+    async def main(stage: Stage, world: World) -> None:
+        log = await stage.open()
+        fill(log)
+        before, end_offset = read_all(log), log.segments.active.base_offset
+        stage.cleaner.start()
+        await stage.host.runtime.tasks.sleep(5)
+        expected = last_of_each_key(before, end_offset)
+        assert len(expected) < len(before) / 2
+        assert read_all(log) == expected
+        assert stage.cleaned_to == {PARTITION: end_offset}
+        stage.backoff_ms = 10**9
+        fill(log, first=60)
+        before = read_all(log)
+        await stage.cleaner.clean(log)
+        assert read_all(log) == last_of_each_key(before, log.segments.active.base_offset)
+        await stage.close()
+
+    on_stage(main)
+
+
+def test_every_offset_of_a_compacted_log_can_be_read_from_and_looked_up() -> None:
+    async def main(stage: Stage, world: World) -> None:
+        log = await stage.open()
+        fill(log, 200, keys=3)
+        await stage.cleaner.clean(log)
+        left = read_all(log)
+        for offset in range(log.next_offset):
+            first = next(record for record in left if record.offset >= offset)
+            found = data_of(log.read(offset, 100, below_offset=log.next_offset, whole_first_batch=True))
+            records = [r for r in read_records(found) if r.offset >= offset]
+            assert records == [] or records[0] == first
+            at = log.offset_for_timestamp(NOW_MS + offset // 2)
+            newer = next(record for record in left if record.timestamp >= NOW_MS + offset // 2)
+            assert at is not None
+            assert (at.offset, at.timestamp) == (newer.offset, newer.timestamp)
+        newest = log.max_timestamp_offset()
+        assert newest is not None
+        assert newest.timestamp == left[-1].timestamp
+        await stage.close()
+
+    on_stage(main)
+
+
+def test_a_segment_of_which_nothing_is_left_is_read_over() -> None:
+    async def main(stage: Stage, world: World) -> None:
+        log = await stage.open()
+        for _ in range(3):
+            append(log, batch(b"x" * 1000))
+            log.roll(NOW_MS)
+        append(log, batch(b"y" * 900))
+        log.roll(NOW_MS)
+        stage.settings = config(**(COMPACTED | {"segment_bytes": "1000"}))  # no two become one
+        log.configure(stage.settings)
+        await stage.cleaner.clean(log)
+        assert [log.segments.by_number(n).size for n in range(3)] == [0, 0, 0]
+        assert [record.offset for record in read_all(log)] == [3]
+        for offset in range(4):
+            found = log.read(offset, 1 << 20, below_offset=log.next_offset, whole_first_batch=True)
+            assert read_records(data_of(found))[0].offset == 3
+        assert log.read(0, 1 << 20, below_offset=3, whole_first_batch=True).length == 0
+        at = await log.find_timestamp(NOW_MS)
+        assert at is not None
+        assert at.offset == 3
+        await stage.close()
+
+    on_stage(main)
+
+
+def test_a_slice_that_a_reader_holds_outlives_the_swap() -> None:
+    async def main(stage: Stage, world: World) -> None:
+        log = await stage.open()
+        fill(log)
+        held = log.read(0, 1 << 20, below_offset=log.next_offset, whole_first_batch=True)
+        before = data_of(held)
+        assert await stage.cleaner.clean(log) is not None
+        assert data_of(held) == before
+        fill(log, first=60)
+        again = log.read(0, 1 << 20, below_offset=log.next_offset, whole_first_batch=True)
+        second = data_of(again)
+        assert await stage.cleaner.clean(log) is not None
+        assert (data_of(held), data_of(again)) == (before, second)
+        await stage.host.runtime.tasks.sleep(stage.settings.file_delete_delay_ms / 1000 + 1)
+        assert not [name for name in stage.names if name.endswith(".deleted")]
+        await stage.close()
+
+    on_stage(main)
+
+
+def test_snapshots_of_segments_that_are_gone_go_too() -> None:
+    async def main(stage: Stage, world: World) -> None:
+        log = await stage.open()
+        fill(log)
+        await log.flush()
+        await stage.cleaner.clean(log)
+        kept = {name for name in stage.names if name.endswith(".snapshot")}
+        assert kept <= {f"{base:020d}.snapshot" for base in log.segments.bases}
+        await stage.close()
+
+    on_stage(main)
+
+
+def test_a_search_that_waits_for_the_disk_survives_the_swap() -> None:
+    async def main(stage: Stage, world: World) -> None:
+        log = await stage.open()
+        fill(log, 150)
+        tasks = stage.host.runtime.tasks
+        cleaning = tasks.spawn(stage.cleaner.clean(log), name="clean")
+        while not cleaning.done():
+            for number in (0, 40, 149):
+                found = await log.find_timestamp(NOW_MS + number)
+                assert found is not None
+                assert found.timestamp >= NOW_MS + number
+        await stage.close()
+
+    for seed in range(5):
+        on_stage(main, seed, disk=DiskFaults(cold_rate=1.0))
+
+
+def test_an_idempotent_producers_last_batch_is_known_after_compaction_and_restart() -> None:
+    async def main(stage: Stage, world: World) -> None:
+        log = await stage.open()
+        producer = {"producer_id": 9, "producer_epoch": 2}
+        for sequence in (0, 1):
+            append(log, batch(b"v", base_sequence=sequence, **producer))
+        append(log, batch(b"later", base_sequence=0, producer_id=10, producer_epoch=0))
+        log.roll(NOW_MS)
+        assert (await stage.cleaner.clean(log)) is not None
+        assert [record.offset for record in read_all(log)] == [2]
+        await stage.close()
+        log = await stage.open()
+        again = append(log, batch(b"v", base_sequence=1, **producer))
+        assert (again.duplicate, again.base_offset) == (True, 1)
+        stage.host.runtime.disk.remove(f"{LOG_FOLDER}/{3:020d}.snapshot")
+        await stage.close()
+        log = await stage.open()  # from the batches, of which one is empty
+        assert append(log, batch(b"v", base_sequence=1, **producer)).duplicate
+        assert append(log, batch(b"v", base_sequence=2, **producer)).base_offset == 3
+        await stage.close()
+
+    on_stage(main)
+
+
+def test_what_is_not_stable_is_not_compacted() -> None:
+    async def main(stage: Stage, world: World) -> None:
+        log = await stage.open()
+        fill(log)
+        before, bases = read_all(log), log.segments.bases
+        stage.stable_offset = bases[2] + 3
+        await stage.cleaner.clean(log)
+        assert read_all(log) == last_of_each_key(before, bases[2])
+        assert stage.cleaned_to == {PARTITION: bases[2]}
+        await stage.close()
+
+    on_stage(main)
+
+
+# What goes wrong
+
+
+def test_a_damaged_log_is_left_out_until_the_next_start_and_the_others_go_on() -> None:
+    async def main(stage: Stage, world: World) -> None:
+        log = await stage.open()
+        other = stage.manager.create(TopicPartition("other", 0), uuid.UUID(int=8))
+        fill(log)
+        fill(other)
+        disk = stage.host.runtime.disk
+        disk.open(f"{LOG_FOLDER}/{0:020d}.log").pwrite(b"\xff", 200)
+        size = log.size_bytes()
+        stage.cleaner.start()
+        await stage.host.runtime.tasks.sleep(2 * DISK_RETRY_S)
+        assert list(stage.cleaner.uncleanable) == [PARTITION]
+        assert "checksum" in stage.cleaner.uncleanable[PARTITION]
+        assert (stage.cleaner.counts.failures, stage.cleaner.counts.compactions) == (1, 1)
+        assert log.size_bytes() == size
+        assert log.failure is None
+        assert not [name for name in stage.names if name.endswith((".cleaned", ".swap"))]
+        await stage.close()
+
+    on_stage(main)
+
+
+@pytest.mark.parametrize("kind", ["read", "write", "sync"])
+def test_a_log_that_the_disk_refuses_to_compact_is_tried_again_later(kind: Any) -> None:
+    async def main(stage: Stage, world: World) -> None:
+        log = await stage.open()
+        fill(log)
+        before, end_offset = read_all(log), log.segments.active.base_offset
+        await log.flush()
+        path = ".log" if kind == "read" else ".cleaned"
+        stage.host.drive.fail_next(kind, path_contains=path, number=errno.ENOSPC)
+        stage.cleaner.start()
+        await stage.host.runtime.tasks.sleep(DISK_RETRY_S / 2)
+        assert list(stage.cleaner.uncleanable) == [PARTITION]
+        assert read_all(log) == before
+        assert not [name for name in stage.names if name.endswith(".cleaned")]
+        await stage.host.runtime.tasks.sleep(DISK_RETRY_S)
+        assert stage.cleaner.uncleanable == {}
+        assert read_all(log) == last_of_each_key(before, end_offset)
+        await stage.close()
+
+    on_stage(main)
+
+
+def test_a_deleted_log_ends_its_compaction_before_its_folder_is_free() -> None:
+    async def main(stage: Stage, world: World) -> None:
+        log = await stage.open()
+        fill(log)
+        stage.cleaner.start()
+        tasks = stage.host.runtime.tasks
+        while log.reshaping.compaction is None:
+            await tasks.sleep(0.0001)
+        stage.manager.delete(PARTITION)
+        await stage.manager.vacated(PARTITION)
+        assert log.reshaping.compaction is None
+        again = stage.manager.create(PARTITION, uuid.UUID(int=9))
+        append(again, batch(b"new"))
+        await tasks.sleep(30)
+        assert [record.value for record in read_all(again)] == [b"new"]
+        with pytest.raises((KafkaError, OSError)):
+            log.read(0, 100, below_offset=1, whole_first_batch=True)
+        await stage.close()
+
+    for seed in range(5):
+        on_stage(main, seed)
+
+
+def test_retention_waits_for_compaction_and_then_does_its_part() -> None:
+    async def main(stage: Stage, world: World) -> None:
+        log = await stage.open()
+        fill(log)
+        tasks = stage.host.runtime.tasks
+        cleaning = tasks.spawn(stage.cleaner.clean(log), name="clean")
+        while not log.reshaping.locked():
+            await tasks.sleep(0)
+        await stage.manager.enforce_retention()
+        assert log.log_start_offset == 0
+        assert await cleaning is not None
+        await stage.manager.enforce_retention()
+        assert log.log_start_offset == log.next_offset
+        await stage.close()
+
+    on_stage(main, cleanup_policy="compact,delete", retention_bytes="0")
+
+
+def test_a_stop_gives_up_what_is_under_way() -> None:
+    async def main(stage: Stage, world: World) -> None:
+        log = await stage.open()
+        fill(log)
+        before = read_all(log)
+        stage.cleaner.start()
+        while log.reshaping.compaction is None:
+            await stage.host.runtime.tasks.sleep(0.0001)
+        await stage.cleaner.stop()
+        assert stage.cleaner.running == 0
+        assert read_all(log) == before
+        await stage.manager.close()
+
+    on_stage(main)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_crash_at_any_point_of_a_compaction_loses_nothing_that_counts(seed: int) -> None:
+    """Whatever became of the compaction, each key's last record is there; the next one comes to the same end."""
+
+    async def main(world: World, stage: Stage, changes: int) -> bool:
+        tasks = stage.host.runtime.tasks
+        seen: dict[str, Any] = {}
+
+        async def compact() -> None:
+            log = await stage.open()
+            fill(log)
+            await log.flush()
+            await stage.manager.write_checkpoints()
+            seen.update(
+                before=read_all(log), end_offset=log.segments.active.base_offset, next=log.next_offset
+            )
+            stage.host.drive.crash_after(changes)
+            await stage.cleaner.clean(log)
+            await tasks.sleep(100)
+
+        task = tasks.spawn(compact(), name="compact")
+        while stage.host.alive and not task.done():
+            await world.sleep(0.01)
+        crashed = not stage.host.alive
+        await check(world, stage, seen, power_lost=not crashed)
+        return crashed
+
+    async def check(world: World, stage: Stage, seen: dict[str, Any], power_lost: bool) -> None:
+        if power_lost:
+            stage.host.crash()
+        runtime = stage.host.restart()
+
+        async def reopen() -> None:
+            log = await stage.open()
+            left = read_all(log)
+            expected = last_of_each_key(seen["before"], seen["end_offset"])
+            assert log.next_offset == seen["next"]
+            assert [record for record in left if record in expected] == expected
+            assert all(record in seen["before"] for record in left)
+            assert [r.offset for r in left] == sorted({r.offset for r in left})
+            assert not [name for name in stage.names if name.endswith((".cleaned", ".swap", ".deleted"))]
+            await stage.cleaner.clean(log)
+            assert read_all(log) == expected
+            append(log, batch(b"more"))
+            await stage.close()
+
+        task = runtime.tasks.spawn(reopen(), name="reopen")
+        while not task.done() and stage.host.alive:
+            await world.sleep(0.01)
+        if task.done():
+            task.result()
+
+    changes, crashed = 0, True
+    while crashed:
+        with World(f"{seed}/{changes}") as world:
+            crashed = world.run(main(world, Stage(world), changes))
+            assert not world.failures
+        changes += 1
+    assert changes > 30
+
+
+def test_a_failing_disk_in_the_swap_leaves_one_or_the_other() -> None:
+    async def main(stage: Stage, world: World) -> None:
+        log = await stage.open()
+        fill(log)
+        before = read_all(log)
+        await log.flush()
+        await stage.manager.write_checkpoints()
+        in_thread = stage.host.runtime.tasks.in_thread
+
+        def failing(work: Any, *arguments: Any) -> Any:
+            if getattr(work, "__name__", "") == "decide_swap":
+                stage.host.drive.fail_next("sync", path_contains=LOG_FOLDER)
+            return in_thread(work, *arguments)
+
+        stage.cleaner._runtime = _with_tasks(stage.cleaner._runtime, failing)
+        assert await stage.cleaner.clean(log) is None
+        assert log.failure is None
+        assert read_all(log) == before
+        assert not [name for name in stage.names if name.endswith((".cleaned", ".swap"))]
+        await stage.close()
+
+    on_stage(main)
+
+
+def _with_tasks(runtime: Any, in_thread: Any) -> Any:
+    from dataclasses import replace
+
+    class Tasks:
+        def __getattr__(self, name: str) -> Any:
+            return in_thread if name == "in_thread" else getattr(runtime.tasks, name)
+
+    return replace(runtime, tasks=Tasks())

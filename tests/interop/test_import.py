@@ -70,6 +70,8 @@ class View:
     topics: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Ids and numbers of partitions."""
     configs: dict[str, dict[str, str | None]] = field(default_factory=dict)
+    committed: int = -1
+    """The offset of the group `readers` in codecs."""
 
 
 @dataclass
@@ -83,10 +85,11 @@ class Story:
     broker_folder: Path
     """Moldau's data folder after its stop, and its dumps by Kafka's tool."""
     dumps: dict[str, str]
-    committed: str
-    """What Kafka's formatter reads in __consumer_offsets at Moldau."""
     report: dict[str, Any]
     """What `moldau import --json` printed."""
+    while_running: str
+    after_a_kill: str
+    """What an import said then."""
 
 
 def read_to_end(address: str, topic: str, isolation: str = "read_uncommitted") -> list[Received]:
@@ -136,6 +139,10 @@ def look(address: str, when_ms: int) -> View:
         first, _ = view.watermarks[name, 0]
         for client in clients_for(name):
             view.messages[client, name] = CLIENTS[client](address).consume(name, offset=first, count=count)
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "readers", "log_level": 0})
+    (place,) = consumer.committed([TopicPartition("codecs", 0)], timeout=20)
+    view.committed = place.offset
+    consumer.close()
     view.uncommitted = [message.value for message in read_to_end(address, "payments")]
     return view
 
@@ -194,9 +201,9 @@ def pay(address: str) -> None:
         end()
 
 
-def commit_offset(address: str) -> None:
+def commit_offset(address: str, offset: int) -> None:
     consumer = Consumer({"bootstrap.servers": address, "group.id": "readers", "log_level": 0})
-    consumer.commit(offsets=[TopicPartition("codecs", 0, 123)], asynchronous=False)
+    consumer.commit(offsets=[TopicPartition("codecs", 0, offset)], asynchronous=False)
     consumer.close()
 
 
@@ -229,13 +236,23 @@ class Survivor:
         assert not failed
 
 
-def moldau(*arguments: object) -> str:
+def run_moldau(*arguments: object) -> subprocess.CompletedProcess[str]:
     script = Path(sys.executable).with_name("moldau")
-    done = subprocess.run(
+    return subprocess.run(
         [script, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False
     )
+
+
+def moldau(*arguments: object) -> str:
+    done = run_moldau(*arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def refusal(folders: Sequence[Path]) -> str:
+    done = run_moldau("import", *sources(folders, "--from"), "--dry-run")
+    assert done.returncode == 1, done.stdout
+    return done.stderr
 
 
 def sources(folders: Sequence[Path], option: str) -> list[object]:
@@ -272,10 +289,11 @@ def story(requires_kafka: Distribution, tmp_path_factory: pytest.TempPathFactory
             future.result()
         when_ms = fill(address, Confluent(address))
         pay(address)
-        commit_offset(address)
+        commit_offset(address, 123)
         survivor = Survivor(address)
         survivor.send(50)
         seen_at_kafka = look(address, when_ms)
+        while_running = refusal(folders)
     as_stopped = [place / "stopped" / folder.name for folder in folders]
     for folder, copy in zip(folders, as_stopped, strict=True):
         shutil.copytree(folder, copy)
@@ -286,13 +304,13 @@ def story(requires_kafka: Distribution, tmp_path_factory: pytest.TempPathFactory
     with server:
         seen_at_moldau = look(address, when_ms)
         survivor.send(50)
+        commit_offset(address, 456)
         reference = Confluent(address)
         for codec in CODECS:
             messages = [Message(os.urandom(3000).hex().encode(), b"new") for _ in range(150)]
             reference.produce("codecs", messages, codec=codec, idempotent=True)
         reference.produce("compacted", [Message(b"new", b"key 3"), Message(None, b"key 4")])
         seen_later = look(address, when_ms)
-        committed = read_committed_offsets(requires_kafka, address)
         assert server.stop()
     dumps = dump_all(requires_kafka, broker_folder)
 
@@ -304,6 +322,8 @@ def story(requires_kafka: Distribution, tmp_path_factory: pytest.TempPathFactory
     with kafka:
         survivor.send(50)
         seen_again = look(address, when_ms)
+        kafka.kill()
+    after_a_kill = refusal(folders)
     yield Story(
         seen_at_kafka,
         seen_at_moldau,
@@ -312,22 +332,10 @@ def story(requires_kafka: Distribution, tmp_path_factory: pytest.TempPathFactory
         as_stopped,
         broker_folder,
         dumps,
-        committed,
         json.loads(report),
+        while_running,
+        after_a_kill,
     )
-
-
-def read_committed_offsets(kafka: Distribution, address: str) -> str:
-    """Both partitions of __consumer_offsets, through Kafka's own formatter."""
-    printed = ""
-    for partition in ("0", "1"):
-        printed += kafka.run(
-            "console-consumer",
-            *("--bootstrap-server", address, "--topic", "__consumer_offsets", "--partition", partition),
-            *("--offset", "earliest", "--timeout-ms", "3000"),
-            *("--formatter", "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"),
-        ).stdout
-    return printed
 
 
 def test_topics_keep_their_ids_partitions_and_settings(story: Story) -> None:
@@ -368,8 +376,8 @@ def test_uncommitted_readers_see_all_records_of_transactions_and_no_markers(stor
 
 
 def test_committed_offsets_of_groups_come_along(story: Story) -> None:
-    assert '"group":"readers"' in story.committed
-    assert '"offset":123' in story.committed
+    assert story.kafka.committed == story.moldau.committed == 123
+    assert story.kafka_again.committed == story.moldau_later.committed == 456
 
 
 def test_several_segments_of_several_folders_came_over(story: Story) -> None:
@@ -428,6 +436,14 @@ def test_kafka_starts_on_partitions_that_moldau_wrote(story: Story) -> None:
 def latest(messages: Sequence[Received]) -> dict[bytes | None, bytes | None]:
     """The last value of each key."""
     return {message.key: message.value for message in messages if message.value is not None}
+
+
+def test_a_running_kafka_is_left_alone(story: Story) -> None:
+    assert "is in use by a running broker" in story.while_running
+
+
+def test_a_killed_kafka_is_to_be_stopped_cleanly_first(story: Story) -> None:
+    assert "Kafka was not stopped cleanly" in story.after_a_kill
 
 
 class BrokerServer(Server):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from moldau.cli.complete import folders
 from moldau.cli.data_folder import STORE_FILE, broker_folder, prepare_folder, visible_names
 from moldau.cli.errors import CliError, file_error, usage
 from moldau.cli.help import Command
@@ -46,10 +47,15 @@ moldau import --in-place /var/lib/kafka
     "sources",
     multiple=True,
     metavar="DIR",
+    shell_complete=folders,
     help="A folder of Kafka's log.dirs; repeat it for each. It is only read.",
 )
 @click.option(
-    "-d", "--data", metavar="DIR", help=f"Where to: a new or empty folder.  [default: {DEFAULT_DATA}]"
+    "-d",
+    "--data",
+    metavar="DIR",
+    shell_complete=folders,
+    help=f"Where to: a new or empty folder.  [default: {DEFAULT_DATA}]",
 )
 @click.option("--link", is_flag=True, help="Share closed segments with Kafka's folder as hard links.")
 @click.option(
@@ -57,6 +63,7 @@ moldau import --in-place /var/lib/kafka
     "in_place",
     multiple=True,
     metavar="DIR",
+    shell_complete=folders,
     help="Make this folder of Kafka's log.dirs Moldau's own; repeat it for each.",
 )
 @click.option("-n", "--dry-run", is_flag=True, help="Say what would be imported; write nothing.")
@@ -83,9 +90,9 @@ def command(
     paths = [os.path.abspath(path) for path in sources or in_place]
     plan = planned(paths)
     if in_place:
-        plan_in_place(plan, dry_run, as_json)
+        import_in_place(plan, dry_run, as_json)
     else:
-        plan_copy(plan, os.path.abspath(data or DEFAULT_DATA), link, dry_run, as_json)
+        import_copy(plan, os.path.abspath(data or DEFAULT_DATA), link, dry_run, as_json)
 
 
 def planned(paths: Sequence[str]) -> Plan:
@@ -115,8 +122,8 @@ def planned(paths: Sequence[str]) -> Plan:
 # ---- into a new folder ------------------------------------------------------------------------------------------
 
 
-def plan_copy(plan: Plan, data: str, link: bool, dry_run: bool, as_json: bool) -> None:
-    check_place(data)
+def import_copy(plan: Plan, data: str, link: bool, dry_run: bool, as_json: bool) -> None:
+    check_place(data, [folder.path for folder in plan.source.folders])
     mode = "link" if link else "copy"
     show_plan(plan, as_json)
     how: dict[How, int] = {}
@@ -136,9 +143,14 @@ def plan_copy(plan: Plan, data: str, link: bool, dry_run: bool, as_json: bool) -
         )
 
 
-def check_place(data: str) -> None:
+def check_place(data: str, sources: Sequence[str]) -> None:
     from moldau.importer.carry_out import PARTIAL
 
+    for source in sources:
+        if (data + os.sep).startswith(source + os.sep):
+            raise CliError(
+                f"{data} lies in Kafka's own folder {source}.", "Name a folder elsewhere, or use --in-place."
+            )
     found = [name for name in visible_names(data) if name != PARTIAL]
     if found:
         raise CliError(
@@ -178,11 +190,21 @@ def copy_over(plan: Plan, data: str, link: bool) -> dict[How, int]:
         carrier.sync()
         publish_copy(disk, data, broker, STORE_FILE)
     except BaseException as error:
-        shutil.rmtree(partial if was_there else data, ignore_errors=True)
+        remove_all(data, (PARTIAL, broker, STORE_FILE), itself=not was_there)
         if isinstance(error, OSError):
             raise failed(error) from error
         raise
     return how
+
+
+def remove_all(data: str, made: Sequence[str], *, itself: bool) -> None:
+    """What an import that failed has made; the folder was empty before."""
+    for name in made:
+        shutil.rmtree(os.path.join(data, name), ignore_errors=True)
+        remove_files(os.path.join(data, name))
+    if itself:
+        with contextlib.suppress(OSError):
+            os.rmdir(data)
 
 
 def remove_leftover(path: str) -> None:
@@ -209,23 +231,23 @@ def check_room(plan: Plan, data: str, link: bool) -> None:
 # ---- in Kafka's own folders -------------------------------------------------------------------------------------
 
 
-def plan_in_place(plan: Plan, dry_run: bool, as_json: bool) -> None:
-    folders = [folder.path for folder in plan.source.folders]
+def import_in_place(plan: Plan, dry_run: bool, as_json: bool) -> None:
+    paths = [folder.path for folder in plan.source.folders]
     show_plan(plan, as_json)
     if not dry_run:
         take_over(plan)
     if as_json:
-        print_json(document(plan, "in-place", folders[0], dry_run, {}))
+        print_json(document(plan, "in-place", paths[0], dry_run, {}))
         return
     total = f"{count_of(len(plan.logs), 'partition')}, {human_bytes(plan.size)}"
     if dry_run:
-        note(f"Nothing was written. Without --dry-run, {total} become Moldau's in {', '.join(folders)}.")
+        note(f"Nothing was written. Without --dry-run, {total} become Moldau's in {', '.join(paths)}.")
     else:
-        logs = ",".join(folder.path for folder in plan.source.folders if folder.partitions) or folders[0]
-        say(f"{good('taken over')}: {total} in {', '.join(folders)}")
+        logs = ",".join(folder.path for folder in plan.source.folders if folder.partitions) or paths[0]
+        say(f"{good('taken over')}: {total} in {', '.join(paths)}")
         say(
             f"Start it with: moldau broker --config FILE --set node.id={plan.source.node_id} --set log.dirs={logs}"
-            f" --store sqlite:{os.path.join(folders[0], STORE_FILE)}"
+            f" --store sqlite:{os.path.join(paths[0], STORE_FILE)}"
         )
 
 
@@ -243,6 +265,7 @@ def take_over(plan: Plan) -> None:
         give_to_owner(partial, folder)
         publish_in_place(plan, RealDisk(Features.detect()), partial, store)
     except OSError as error:
+        remove_files(store)
         raise failed(error) from error
     finally:
         remove_files(partial)
@@ -251,7 +274,7 @@ def take_over(plan: Plan) -> None:
 def remove_files(store: str) -> None:
     """A store that is not complete, with what SQLite has beside it."""
     for suffix in ("", "-wal", "-shm"):
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             os.remove(store + suffix)
 
 

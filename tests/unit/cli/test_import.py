@@ -33,6 +33,7 @@ from moldau.metadata.records import ConfigResource, ResourceType
 from moldau.records.record import Record, build_batch, read_records
 from moldau.runtime.ports import Runtime
 from moldau.runtime.real import close_runtime, real_runtime
+from moldau.runtime.real.disk import RealDisk
 from moldau.store.sqlite import SqliteStore
 
 NOW_MS = 1_790_000_000_000
@@ -246,6 +247,54 @@ def test_a_folder_with_something_in_it_is_not_imported_into(
     assert moldau("import", *sources(node), "--data", data) == Exit.FAILED
     assert "is not empty (notes.txt)" in capsys.readouterr().err
     assert contents(data) == {"notes.txt": b"mine"}
+
+
+def test_a_place_within_kafkas_folder_is_refused(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = contents(node)
+    for place in (node / "b", node / "b" / "new"):
+        assert moldau("import", *sources(node), "--data", place) == Exit.FAILED
+        assert "lies in Kafka's own folder" in capsys.readouterr().err
+    assert contents(node) == before
+    assert not (node / "b" / "new").exists()
+
+
+@pytest.mark.parametrize("was_there", [True, False])
+def test_a_failure_at_the_very_end_leaves_nothing_behind(
+    node: Path, tmp_path: Path, was_there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    if was_there:
+        data.mkdir()
+    rename = RealDisk.rename
+
+    def refuse_the_store(self: RealDisk, source: str, target: str) -> None:
+        if target.endswith("cluster.sqlite"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), target)
+        rename(self, source, target)
+
+    before = contents(node)
+    monkeypatch.setattr(RealDisk, "rename", refuse_the_store)
+    assert moldau("import", *sources(node), "--data", data) == Exit.FAILED
+    assert data.exists() == was_there
+    assert contents(data) == {}
+    assert moldau("import", *sources(node, "--in-place")) == Exit.FAILED
+    assert contents(node) == before
+
+
+def test_kafka_keeps_its_folder_where_its_metadata_cannot_be_put_aside(
+    node: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = RealDisk.rename
+
+    def refuse_the_metadata(self: RealDisk, source: str, target: str) -> None:
+        if target.endswith(ASIDE):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), target)
+        rename(self, source, target)
+
+    before = contents(node)
+    monkeypatch.setattr(RealDisk, "rename", refuse_the_metadata)
+    assert moldau("import", *sources(node, "--in-place")) == Exit.FAILED
+    assert contents(node) == before
 
 
 def test_a_full_disk_leaves_nothing_behind(

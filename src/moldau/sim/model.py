@@ -10,6 +10,8 @@ What holds for a partition (DESIGN's promises 2 and 3, for one broker):
 - A process that ends, however it ends, takes nothing of this back. A power cut takes nothing of it back from a topic
   that is flushed before it acknowledges (`flush.messages=1`); of any other topic it may take the end, never a part
   from the middle.
+- One leader epoch has one record at an offset, for ever: what takes the place of a record that a power cut took has a
+  higher one, so that a reader can tell them apart (KIP-320).
 - A record of an idempotent producer is stored at most once.
 
 An answer may arrive when the broker that gave it is dead already, so everything is stamped with the broker's life
@@ -97,6 +99,8 @@ class Ledger:
     records: list[Known | None] = field(default_factory=list)
     places: dict[bytes, int] = field(default_factory=dict)
     """Where the records of idempotent producers were found."""
+    written: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    """What was read, by leader epoch and offset."""
     starts: list[Start] = field(default_factory=list)
     visible: Visible = field(default_factory=lambda: Visible(0, 0))
     look_ups: list[LookUp] = field(default_factory=list)
@@ -116,9 +120,10 @@ class Ledger:
                 self.acknowledged[value] = base_offset + index
         self.on_visible(life, base_offset + len(batch))
 
-    def on_read(self, life: int, reader: str, record: Record) -> None:
+    def on_read(self, life: int, reader: str, leader_epoch: int, record: Record) -> None:
         value = record.value or b""
         if self.check_genuine(record):
+            self.check_epoch(leader_epoch, record)
             self._note(life, record.offset, value, f"read by {reader}")
         self.on_visible(life, record.offset + 1)
 
@@ -132,6 +137,15 @@ class Ledger:
         wanted = self.standing(before)
         if high_watermark < wanted:
             self.fail(f"a high watermark of at least {wanted}", str(high_watermark))
+
+    def check_epoch(self, leader_epoch: int, record: Record) -> None:
+        value = record.value or b""
+        first = self.written.setdefault((leader_epoch, record.offset), value)
+        if first != value:
+            self.fail(
+                f"offset {record.offset} in leader epoch {leader_epoch} to hold {_shown(first)}",
+                _shown(value),
+            )
 
     def check_genuine(self, record: Record) -> bool:
         """Whether somebody has sent a record just like this."""

@@ -43,8 +43,8 @@ class Damaged(Exception):
     """Records that no broker may hand out."""
 
 
-def unfold(data: bytes, offset: int) -> Iterator[Record]:
-    """The records from an offset on in what a fetch of that offset was answered with."""
+def unfold(data: bytes, offset: int) -> Iterator[tuple[int, Record]]:
+    """The records from an offset on in what a fetch of that offset was answered with, with their leader epochs."""
     position, next_offset = 0, None
     while position < len(data):
         left = len(data) - position
@@ -57,7 +57,7 @@ def unfold(data: bytes, offset: int) -> Iterator[Record]:
         if next_offset not in (None, header.base_offset):
             raise Damaged(f"offset {header.base_offset} where {next_offset} is due")
         records = _records_of(batch)
-        yield from (record for record in records if record.offset >= offset)
+        yield from ((header.leader_epoch, record) for record in records if record.offset >= offset)
         next_offset = header.next_offset
         position += header.size
 
@@ -232,12 +232,12 @@ def take_records(client: Client, wire: Wire, ledger: Ledger, part: Any, offset: 
     """Check a partition's part of an answer and tell the model; how many records it has."""
     count = 0
     try:
-        for record in unfold(part.records or b"", offset):
+        for leader_epoch, record in unfold(part.records or b"", offset):
             if record.offset >= part.high_watermark:
                 ledger.fail(
                     f"records below the high watermark {part.high_watermark}", f"offset {record.offset}"
                 )
-            ledger.on_read(wire.life, client.name, record)
+            ledger.on_read(wire.life, client.name, leader_epoch, record)
             count += 1
     except Damaged as damage:
         ledger.fail(f"a fetch of offset {offset} to give whole batches from there on", str(damage))
@@ -304,7 +304,9 @@ async def read_all(client: Client, partition: TopicPartition) -> list[Record]:
             except Damaged as damage:
                 ledger.fail(f"a fetch of offset {len(log)} to give whole batches from there on", str(damage))
                 return log
-            log += found
+            for leader_epoch, record in found:
+                ledger.check_epoch(leader_epoch, record)
+                log.append(record)
             if len(log) >= answer.high_watermark:
                 return log
             if found:

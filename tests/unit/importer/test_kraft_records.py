@@ -9,6 +9,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from golden.kraft import LOG, SNAPSHOT
 from moldau.cli.log_disk import ReadOnlyDisk
@@ -150,3 +152,17 @@ def test_an_array_that_lies_about_its_length_is_refused() -> None:
     head = bytes((1, 3, 2)) + bytes(4 + 16)
     with pytest.raises(kraft.BadRecord):
         kraft.decode(head + b"\xff\xff\xff\xff\x0f")
+
+
+@given(st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_changed_bytes_are_a_record_or_refused(metadata: Path, data: st.DataObject) -> None:
+    """Whatever is in the bytes: no other exception, and nothing that takes more room than they do."""
+    known = [value for _, value in values(max(metadata.glob("*.log")))]
+    record = bytearray(data.draw(st.sampled_from(known)))
+    for _ in range(data.draw(st.integers(1, 4))):
+        record[data.draw(st.integers(0, len(record) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        kraft.decode(bytes(record))
+    except (kraft.BadRecord, kraft.UnknownRecord):
+        pass

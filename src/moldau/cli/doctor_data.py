@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import quote
 
-from moldau.cli.data_folder import STORE_FILE, is_broker_folder, read_pid, visible_names
+from moldau.cli.data_folder import STORE_FILE, is_broker_folder, is_kafkas, read_pid, visible_names
 from moldau.cli.findings import Finding, ok, problem, remark, warning
 from moldau.cli.output import count_of, human_bytes
 from moldau.log import names
@@ -64,7 +64,10 @@ def examine_data(data: str, *, deep: bool) -> Iterator[Finding]:
 
 def examine_store(path: str) -> Iterator[Finding]:
     if not os.path.exists(path):
-        yield remark("store", f"no {STORE_FILE} here", "It is elsewhere where --store was given.")
+        if is_kafkas(visible_names(os.path.dirname(path))):
+            yield remark("store", "none: Apache Kafka wrote this folder", "`moldau import` takes it over.")
+        else:
+            yield remark("store", f"no {STORE_FILE} here", "It is elsewhere where --store was given.")
         return
     try:
         verdict, entries = read_store(path)

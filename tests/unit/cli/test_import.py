@@ -399,3 +399,8 @@ def test_a_broker_does_not_start_on_kafkas_folder_but_names_the_import(
     assert f"{folder} is Apache Kafka's" in told
     assert "moldau import --" in told
     assert contents(node) == before
+
+
+def test_the_doctor_knows_kafkas_folder(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    moldau("doctor", "--data", node / "a")
+    assert "Apache Kafka wrote this folder" in capsys.readouterr().out

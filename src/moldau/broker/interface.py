@@ -6,7 +6,7 @@ The handlers of the data path use more and say so themselves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any, Protocol
 
 from moldau.config.broker import BrokerConfig
@@ -33,6 +33,11 @@ class AdminBroker(Protocol):
     @property
     def partitions(self) -> Mapping[Any, Any]:
         """TopicPartition -> replication.Partition, those that this broker holds."""
+        ...
+
+    @property
+    def offline(self) -> Set[Any]:
+        """TopicPartition: those whose disk has failed."""
         ...
 
     @property

@@ -26,6 +26,7 @@ class Metrics:
     fetches_parked: int = 0
     cold_reads: int = 0
     flushes: int = 0
+    read_errors: int = 0
     requests: dict[str, int] = field(default_factory=dict)
 
 
@@ -62,6 +63,7 @@ def counters(metrics: Metrics) -> Iterator[Sample]:
         ("fetches_parked", "moldau_fetches_parked_total", "Fetches that waited for data."),
         ("cold_reads", "moldau_cold_reads_total", "Reads that had to wait for the disk."),
         ("flushes", "moldau_flushes_total", "Appends that were acknowledged only after a sync of their log."),
+        ("read_errors", "moldau_read_errors_total", "Reads that a disk failed."),
     )
     for attribute, name, text in plain:
         yield Sample(name, "counter", text, (("", getattr(metrics, attribute)),))

@@ -3,7 +3,7 @@
 Start: cluster image from the store, logs from the data folder, then the listeners; clients are served when
 `start` returns. Stop: no new connections, answers under way are given up, every log is synced and closed
 cleanly. A broken invariant stops the node at once, without a clean close: what is on the disk is recovered at
-the next start.
+the next start. So does the failure of all data folders; one that fails takes its partitions offline.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
-from moldau.broker import metrics
+from moldau.broker import data_folders, metrics
 from moldau.broker.cleaner_metrics import cleaner_samples
 from moldau.broker.coordinators import Coordinators
+from moldau.broker.data_folders import KnownFolders, Seldom
 from moldau.broker.dispatch import Dispatcher
 from moldau.broker.handlers import ROUTES
 from moldau.broker.http import HttpServer
@@ -30,6 +31,8 @@ from moldau.controller.controller import Controller
 from moldau.controller.persistence import PersistentImage
 from moldau.log import names
 from moldau.log.cleaner.cleaner import CleanerSettings, LogCleaner
+from moldau.log.disk_errors import reason
+from moldau.log.folder import AllFoldersFailed
 from moldau.log.log import Log
 from moldau.log.manager import LogManager
 from moldau.metadata.image import ClusterImage, Topic
@@ -69,6 +72,7 @@ class Broker:
         self.log_cleaner: LogCleaner
         self.coordinators: Coordinators
         self.partitions: dict[TopicPartition, Partition] = {}
+        self.offline: set[TopicPartition] = set()
         self.partitions_of: dict[TopicRef, list[Partition]] = {}  # by name, and by the bytes of the topic id
         self.long_polls = LongPolls(runtime.tasks, runtime.clock)
         self.fetch_sessions = FetchSessions(
@@ -81,6 +85,7 @@ class Broker:
         self.failure: BaseException | None = None
         self._failed: asyncio.Event = asyncio.Event()
         self._store = store
+        self._seldom = Seldom(runtime.clock)
         self._process_id = process_id  # only told to people, in the lock of the data folder
         self._server = Server(
             runtime,
@@ -168,9 +173,9 @@ class Broker:
         for record in records:
             match record:
                 case TopicCreated():
-                    await self._open_partitions(self.image.topics[record.name])
+                    await self._open_partitions(self.image.topics[record.name], is_new=True)
                 case PartitionsAdded():
-                    await self._open_partitions(self.image.topics[record.name])
+                    await self._open_partitions(self.image.topics[record.name], is_new=True)
                 case TopicDeleted():
                     await self._delete_partitions(record)
                 case PartitionsChanged():
@@ -181,32 +186,55 @@ class Broker:
                 case ConfigChanged():
                     self._configure(record)
 
-    async def _open_partitions(self, topic: Topic) -> None:
+    async def _open_partitions(self, topic: Topic, *, is_new: bool) -> None:
         """Open or make the logs of a topic's partitions that this broker does not hold yet."""
         partitions = self.partitions_of.get(topic.name, [])
         config = topic_config(self.config, topic.configs)
         for index in range(len(partitions), len(topic.partitions)):
             place = TopicPartition(topic.name, index)
-            held = self.log_manager.logs.get(place)
-            if held is not None and held.topic_id not in (None, topic.topic_id):
-                self.log_manager.delete(place)  # of a topic that had this name before
-                held = None
-            if held is None:
-                await self.log_manager.vacated(place)
-                held = self.log_manager.create(place, topic.topic_id, config)
-                await self.tasks.sleep(0)
+            held = await self._log_of(place, topic, config, is_new=is_new)
             partition = Partition(self.node_id, topic.topic_id, topic.partitions[index], held)
             self.partitions[place] = partition
             partitions.append(partition)
+            if held.failure is not None:
+                self._take_offline(partition)
         self.partitions_of[topic.name] = partitions
         self.partitions_of[topic.topic_id.bytes] = partitions
         for partition in partitions:
             self.coordinators.on_partition(partition)
 
+    async def _log_of(self, place: TopicPartition, topic: Topic, config: TopicConfig, *, is_new: bool) -> Log:
+        """The log of a partition: found in a data folder, or made. One that was there before and may lie in a
+        folder that is offline is not made anew in another.
+        """
+        manager = self.log_manager
+        held = manager.logs.get(place)
+        if held is not None and held.topic_id not in (None, topic.topic_id):
+            if is_new:
+                manager.delete(place)  # of a topic that had this name before
+            else:
+                manager.set_aside(place)  # its id may be damaged: nothing is deleted for that
+            held = None
+        if held is not None:
+            if held.topic_id is None and held.failure is None:
+                log.warning("%s does not say which topic it belongs to: it is written anew", place)
+                held.adopt_topic_id(topic.topic_id)
+            return held
+        await manager.vacated(place)
+        if not is_new:
+            if manager.has_failed_folders:
+                log.error("%s is offline: it may lie in the data folder that cannot be used", place)
+                return manager.create_offline(place)
+            log.warning("%s is in no data folder: it begins anew, empty", place)
+        held = manager.create(place, topic.topic_id, config)
+        await self.tasks.sleep(0)
+        return held
+
     async def _delete_partitions(self, record: TopicDeleted) -> None:
         self.partitions_of.pop(record.topic_id.bytes, None)
         for number, partition in enumerate(self.partitions_of.pop(record.name, []), 1):
             del self.partitions[partition.topic_partition]
+            self.offline.discard(partition.topic_partition)
             self.long_polls.on_change(partition)
             self.log_manager.delete(partition.topic_partition)
             if number % LOGS_DELETED_PER_TURN == 0:
@@ -235,13 +263,35 @@ class Broker:
         self._server.connections_max = self.config["max.connections"]
         self._server.connections_per_ip_max = self.config["max.connections.per.ip"]
 
+    # ---- disks that fail ----------------------------------------------------------------------------------
+
     def _on_log_failure(self, failed: Log, error: OSError) -> None:
-        log.error("%s is offline: %s", failed.topic_partition, error)
         partition = self.partitions.get(failed.topic_partition)
         if partition is not None:
-            partition.take_offline()
-            self.coordinators.on_partition(partition)
-            self.long_polls.on_change(partition)
+            self._take_offline(partition)
+
+    def _take_offline(self, partition: Partition) -> None:
+        self.offline.add(partition.topic_partition)
+        partition.take_offline()
+        self.coordinators.on_partition(partition)
+        self.long_polls.on_change(partition)
+
+    def _on_log_made(self, made: Log) -> None:
+        """There was no room for the log when its topic was created, and now there is."""
+        partition = self.partitions[made.topic_partition]
+        self.offline.discard(made.topic_partition)
+        partition.come_online(made)
+        self.coordinators.on_partition(partition)
+
+    def _on_all_folders_failed(self, error: OSError) -> None:
+        paths = ", ".join(folder.path for folder in self.log_manager.folders)
+        self.fail(AllFoldersFailed(f"all data folders have failed ({paths}): {reason(error)}"))
+
+    def note_read_error(self, partition: Partition, error: OSError) -> None:
+        """Part of a log cannot be read. Who asked for it is told; the rest of the disk is served."""
+        self.metrics.read_errors += 1
+        if self._seldom(partition.topic_partition):
+            log.error("%s cannot be read: %s", partition.topic_partition, error)
 
     # ---- starting -----------------------------------------------------------------------------------------
 
@@ -263,6 +313,8 @@ class Broker:
         """Open the logs; those of which a crash may have taken records that someone has read already."""
         config = self.config
         was_clean = await self.tasks.in_thread(self._was_stopped_cleanly)  # opening takes the marks away
+        known_folders = KnownFolders(self._store, self.node_id)
+        await known_folders.load()
         self.log_manager = LogManager(
             self.runtime,
             config.log_dirs,
@@ -271,16 +323,21 @@ class Broker:
             process_id=self._process_id,
             config_of=self._topic_config,
             high_watermark_of=self._high_watermark_of,
+            topic_id_of=lambda name: topic.topic_id if (topic := self.image.topics.get(name)) else None,
+            known_folders=known_folders.ids,
             on_failure=self._on_log_failure,
+            on_all_failed=self._on_all_folders_failed,
+            on_made=self._on_log_made,
             recovery_threads=config["num.recovery.threads.per.data.dir"],
             checkpoint_interval_s=config["log.flush.offset.checkpoint.interval.ms"] / 1000,
             retention_interval_s=config["log.retention.check.interval.ms"] / 1000,
             producer_expiration_ms=config["producer.id.expiration.ms"],
         )
         await self.log_manager.open()
+        await known_folders.save(self.log_manager.folders)
         kept = set(self.log_manager.logs) if was_clean else set()
         for topic in self.image.topics.values():
-            await self._open_partitions(topic)
+            await self._open_partitions(topic, is_new=False)
         for place in self.log_manager.logs.keys() - self.partitions.keys():
             log.warning("%s is in the data folder but not in the cluster: its files are left alone", place)
         return [place for place in self.partitions if place not in kept]
@@ -341,7 +398,7 @@ class Broker:
         gauges = (
             ("moldau_connections", "Connections open now.", len(self._server.connections)),
             ("moldau_partitions", "Partitions held.", len(self.partitions)),
-            ("moldau_partitions_offline", "Partitions whose disk failed.", self._offline_count()),
+            ("moldau_partitions_offline", "Partitions whose disk failed.", len(self.offline)),
             ("moldau_topics", "Topics of the cluster.", len(self.image.topics)),
             ("moldau_fetch_sessions", "Incremental fetch sessions.", len(self.fetch_sessions)),
             ("moldau_fetches_waiting", "Fetches that wait for data now.", self.long_polls.count),
@@ -349,17 +406,18 @@ class Broker:
         )
         for name, text, value in gauges:
             yield Sample(name, "gauge", text, (("", value),))
-
-    def _offline_count(self) -> int:
-        return sum(partition.is_offline for partition in self.partitions.values())
+        if self.is_ready:
+            yield from data_folders.samples(self.log_manager.folders)
 
     def _health(self) -> tuple[bool, dict[str, Any]]:
-        offline = [str(p.topic_partition) for p in self.partitions.values() if p.is_offline]
-        is_well = self.is_ready and not offline
+        offline = sorted(str(place) for place in self.offline)
+        folders = data_folders.health(self.log_manager.folders) if self.is_ready else []
+        is_well = self.is_ready and not offline and all(folder["state"] == "ok" for folder in folders)
         return is_well, {
             "status": "ok" if is_well else "starting" if not self.is_ready else "degraded",
             "node_id": self.node_id,
             "cluster_id": self.image.cluster_id,
             "partitions": len(self.partitions),
             "offline_partitions": offline,
+            "data_folders": folders,
         }

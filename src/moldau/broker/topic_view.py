@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from types import SimpleNamespace
 
 from moldau.base.errors import ErrorCode
+from moldau.base.ids import TopicPartition
 from moldau.metadata.image import ClusterImage, Topic
 from moldau.metadata.records import PartitionState
 
@@ -23,18 +25,38 @@ TOPIC_OPERATIONS = bits(3, 4, 5, 6, 7, 8, 10, 11)
 CLUSTER_OPERATIONS = bits(5, 7, 8, 9, 10, 11, 12)
 
 
-def partition_view(image: ClusterImage, index: int, state: PartitionState) -> SimpleNamespace:
+def partition_view(
+    image: ClusterImage, place: TopicPartition, state: PartitionState, offline: Set[TopicPartition]
+) -> SimpleNamespace:
+    """`offline` are the partitions whose disk has failed on this broker, which leads all that it holds."""
     brokers = image.brokers
+    if place in offline:
+        return _offline_view(place, state)
     is_led = state.leader in brokers
     return SimpleNamespace(
         error_code=ErrorCode.none if is_led else ErrorCode.leader_not_available,
-        partition_index=index,
+        partition_index=place.partition,
         leader_id=state.leader if is_led else -1,
         leader_epoch=state.leader_epoch,
         replica_nodes=state.replicas,
         isr_nodes=state.isr,
         offline_replicas=tuple(replica for replica in state.replicas if replica not in brokers),
         eligible_leader_replicas=(),
+        last_known_elr=(),
+    )
+
+
+def _offline_view(place: TopicPartition, state: PartitionState) -> SimpleNamespace:
+    """As Kafka shows it, but for the leader epoch, which it raises: who leads has not changed here."""
+    return SimpleNamespace(
+        error_code=ErrorCode.leader_not_available,
+        partition_index=place.partition,
+        leader_id=-1,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=state.replicas,
+        isr_nodes=(),
+        offline_replicas=state.replicas,
+        eligible_leader_replicas=state.isr,
         last_known_elr=(),
     )
 

@@ -47,9 +47,12 @@ def read_epochs(data: bytes) -> list[tuple[int, int]]:
     for line in _lines(data):
         try:
             epoch, start_offset = line.split(" ")
-            epochs.append((int(epoch), int(start_offset)))
+            entry = (int(epoch), int(start_offset))
         except ValueError:
             raise BadCheckpoint(f"not a line of a leader epoch checkpoint: {line!r}") from None
+        if min(entry) < 0:
+            raise BadCheckpoint(f"epochs and offsets are not negative: {line!r}")
+        epochs.append(entry)
     return epochs
 
 

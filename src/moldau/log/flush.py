@@ -6,6 +6,9 @@ segment. Only then does the recovery point move and are the waiting callbacks ca
 
 A sync that failed is never repeated: after it Linux may hold the pages as clean although they are not on
 the disk. The log is failed from then on, and everyone who waits gets the error.
+
+A small file for which there is no room is kept, and written with a later flush. The records do not wait for it:
+it can be made anew from them, from the recovery point on, which stays where it is until then.
 """
 
 from __future__ import annotations
@@ -16,9 +19,10 @@ from typing import Protocol
 from moldau.config.topic import TopicConfig
 from moldau.log import names
 from moldau.log.checkpoints import write_epochs
+from moldau.log.disk_errors import is_no_room, is_passing
 from moldau.log.epochs import LeaderEpochs
 from moldau.log.segments import Segments
-from moldau.runtime.ports import Runtime, Timer
+from moldau.runtime.ports import Disk, Runtime, Timer
 
 FLUSH_NEVER = 2**62
 """Settings from here on mean: leave it to the operating system (Kafka's default is 2^63 - 1)."""
@@ -36,10 +40,54 @@ class FlushedLog(Protocol):
     epochs: LeaderEpochs
 
     def fail(self, error: OSError) -> None: ...
+    def note_error(self, error: OSError) -> None: ...
+
+
+class _Work:
+    """What one flush does in its thread. What it has done is taken off its lists."""
+
+    __slots__ = ("_disk", "_log", "durable_to", "files", "no_room", "steps")
+
+    def __init__(
+        self,
+        disk: Disk,
+        log: FlushedLog,
+        files: dict[str, bytes],
+        steps: list[Callable[[], None]],
+        durable_to: int,
+    ) -> None:
+        self._disk = disk
+        self._log = log
+        self.files = files
+        self.steps = steps
+        self.durable_to = durable_to
+        """The offset up to which the log is durable when all is done."""
+        self.no_room: OSError | None = None
+        """Why some of the files are not written."""
+
+    def do(self) -> None:
+        self._write_files()
+        while self.steps:
+            self.steps[0]()
+            del self.steps[0]
+
+    def _write_files(self) -> None:
+        for name in list(self.files):
+            try:
+                # The folder's name is taken only now: that of a deleted log is another one than before.
+                self._disk.write_atomic(f"{self._log.folder}/{name}", self.files[name])
+            except OSError as error:
+                if not is_no_room(error):
+                    raise
+                self.no_room = error
+                return
+            del self.files[name]
 
 
 class Flusher:
     __slots__ = (
+        "_durable_to",
+        "_files",
         "_log",
         "_messages",
         "_name",
@@ -64,11 +112,14 @@ class Flusher:
         self._runtime = runtime
         self._name = name
         self.recovery_point = recovery_point
-        """Everything below is on the disk, with its indexes."""
+        """Everything below is on the disk, with its indexes and all small files."""
+        self._durable_to = recovery_point
         self.error: OSError | None = None
         self.whole = False
         """Sync the active segment's indexes too: at the end."""
         self.has_policy = False
+        self._files: dict[str, bytes] = {}
+        """Small files that are to be written, by name."""
         self._queue: list[Callable[[], None]] = []
         """What must be durable before the active segment, in this order. The next flush takes it all."""
         self._sync_active = False
@@ -123,20 +174,41 @@ class Flusher:
             while self._wanted and self.error is None:
                 self._wanted = False
                 waiting, self._waiting = self._waiting, []
-                work, durable_to = self._take_work()
+                work = self._take_work()
                 try:
-                    await self._runtime.tasks.in_thread(work)
-                except OSError as error:
-                    self.stop(error)
-                else:
-                    self.recovery_point = max(self.recovery_point, durable_to)
+                    await self._runtime.tasks.in_thread(work.do)
+                    error = self._finish(work)
+                except OSError as failure:
+                    error = self._interrupt(work, failure)
                 for callback in waiting:
-                    callback(self.error)
+                    callback(error)
         finally:
             self._running = False
             calls, self._on_quiet = self._on_quiet, []
             for call in calls:
                 call()
+
+    def _finish(self, work: _Work) -> OSError | None:
+        self._keep_files(work)
+        self._durable_to = max(self._durable_to, work.durable_to)
+        if work.no_room is not None:
+            self._log.note_error(work.no_room)
+        else:
+            self.recovery_point = self._durable_to
+        return self.error
+
+    def _interrupt(self, work: _Work, error: OSError) -> OSError:
+        """What was not done is done with the next flush, if that can help."""
+        if is_passing(error):
+            self._keep_files(work)
+            self._queue[:0] = work.steps
+            self._log.note_error(error)
+        else:
+            self.stop(error)
+        return error
+
+    def _keep_files(self, work: _Work) -> None:
+        self._files = {**work.files, **self._files}
 
     def when_quiet(self, call: Callable[[], object]) -> None:
         """Call when no thread works on the log's files: now, or after the flush that is under way."""
@@ -145,52 +217,58 @@ class Flusher:
         else:
             call()
 
-    def _take_work(self) -> tuple[Callable[[], None], int]:
-        """All that is to be done now, and up to which offset the log is durable when it is done."""
+    def _take_work(self) -> _Work:
+        """All that is to be done now."""
         log = self._log
         if log.epochs.changed:
             log.epochs.changed = False
             self.queue_file(names.LEADER_EPOCHS, write_epochs(log.epochs.entries))
-        steps, self._queue = self._queue, []
         active = log.segments.active
-        durable_to = active.base_offset
+        work = _Work(self._runtime.disk, log, self._files, self._queue, active.base_offset)
+        self._files, self._queue = {}, []
         if self._sync_active:
             self._sync_active = False
             self._unflushed = 0
-            durable_to = log.next_offset
+            work.durable_to = log.next_offset
             if active.size:
-                steps.append(active.sync if self.whole else active.log.sync)
-
-        def work() -> None:
-            for step in steps:
-                step()
-
-        return work, durable_to
+                work.steps.append(active.sync if self.whole else active.log.sync)
+        return work
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is appended, changed or queued that the disk does not have."""
         log = self._log
-        return self.recovery_point == log.next_offset and not self._queue and not log.epochs.changed
+        is_written = not self._queue and not self._files and not log.epochs.changed
+        return is_written and self.recovery_point == log.next_offset
+
+    @property
+    def unwritten(self) -> list[str]:
+        """The small files that are not on the disk yet."""
+        return list(self._files)
 
     @property
     def is_writing(self) -> bool:
         """Whether something is queued or under way."""
-        return self._running or bool(self._queue)
+        return self._running or bool(self._queue) or bool(self._files)
 
     def queue(self, step: Callable[[], None]) -> None:
         self._queue.append(step)
 
     def queue_folder_sync(self) -> None:
         """A file has come into being, or will with the next write."""
-        disk = self._runtime.disk
-        self._queue.append(lambda: disk.sync_folder(self._log.folder))
+        if self._sync_folder not in self._queue:
+            self._queue.append(self._sync_folder)
+
+    def _sync_folder(self) -> None:
+        self._runtime.disk.sync_folder(self._log.folder)
 
     def queue_file(self, name: str, content: bytes) -> None:
-        """A small file. The folder's name is taken when its turn comes: a deleted log's is another one
-        then."""
-        disk = self._runtime.disk
-        self._queue.append(lambda: disk.write_atomic(f"{self._log.folder}/{name}", content))
+        """A small file, in the place of what was to be written under its name before."""
+        self._files[name] = content
+
+    def drop_file(self, name: str) -> None:
+        """A small file is no longer wanted, if it was not written yet."""
+        self._files.pop(name, None)
 
     def stop(self, error: OSError) -> None:
         """No sync of this log counts from now on."""

@@ -1,7 +1,10 @@
 """One data folder (an entry of `log.dirs`): its lock, its identity, its checkpoints and its logs' folders.
 
-Everything here blocks on the disk and runs in threads, but for `create`. The folder is one broker's: it is
+Everything here blocks on the disk and runs in threads, but for `name_sync`. The folder is one broker's: it is
 locked while in use, and `meta.properties` says to which cluster and node it belongs.
+
+A folder works, is full, or has failed. A full one is read from and tried again (`try_room`); one that has failed
+is left alone until the next start.
 """
 
 from __future__ import annotations
@@ -24,21 +27,45 @@ from moldau.log.checkpoints import (
     write_offsets,
     write_properties,
 )
+from moldau.log.disk_errors import is_no_room, reason
 from moldau.runtime.ports import Disk, FileLock
 
 logger = logging.getLogger(__name__)
 META_VERSION = "1"
+RESTORE_META = "Restore it from a copy; or remove it, if the folder is this broker's: then it is made anew."
+ROOM_TRIED_BYTES = 65_536
 
 
 class DataFolderError(Exception):
     """The folder cannot be used. The text is for people: what is wrong, and what to do."""
 
 
+class FolderOffline(DataFolderError):
+    """The folder cannot be used for a reason of its own: others can, and the broker may do without it."""
+
+    def __init__(self, text: str, error: OSError) -> None:
+        super().__init__(text)
+        self.error = error
+
+
+class AllFoldersFailed(Exception):
+    """A broker without a data folder has nothing to do."""
+
+
+WITHOUT = {
+    names.RECOVERY_POINTS: "more of the logs is checked than would have to be.",
+    names.LOG_STARTS: "logs begin where their leader epochs or their first segments do.",
+    names.HIGH_WATERMARKS: "it is taken from the logs.",
+}
+"""What a start does without a checkpoint."""
+
+
 class Checkpoints(NamedTuple):
     """Offsets per partition, as the folder's files hold them."""
 
     recovery_points: dict[TopicPartition, int]
-    log_starts: dict[TopicPartition, int]
+    log_starts: dict[TopicPartition, int] | None
+    """None where they are lost."""
     high_watermarks: dict[TopicPartition, int]
 
 
@@ -47,31 +74,76 @@ class DataFolder:
         self.path = path
         self.directory_id: uuid.UUID | None = None
         self.failure: OSError | None = None
+        """Why nothing in it is served any more."""
+        self.no_room: OSError | None = None
+        """Why nothing can be written to it now."""
         self.log_count = 0
         self._names_changed = 0
         self._names_synced = 0
         self._disk = disk
         self._lock: FileLock | None = None
+        self._begins_anew = False
         self._written: dict[str, bytes] = {}
 
-    def acquire(self, cluster_id: str, node_id: int, new_directory_id: uuid.UUID, process_id: int) -> None:
-        """Make the folder where it is missing, lock it, and check whose it is. DataFolderError says why
-        not."""
+    # Whose it is
+
+    def acquire(self, cluster_id: str, node_id: int, process_id: int, known_id: uuid.UUID | None) -> None:
+        """Make the folder where it is missing, lock it, and read whose it is. DataFolderError says why not.
+
+        `known_id` is what its directory id was when this broker last had it: then it is not made again, since
+        an empty folder in its place is most likely a disk that is not mounted.
+        """
         try:
-            self._make()
-            self._take_lock(process_id)
+            if known_id is None or self._disk.exists(self.path):
+                self._make()
+                self._take_lock(process_id)
+                self._read_identity(cluster_id, node_id, is_known=known_id is not None)
+            if known_id is not None and self.directory_id is None and not self._begins_anew:
+                self._restore_identity(cluster_id, node_id, known_id)
         except BlockingIOError:
             raise DataFolderError(self._in_use()) from None
         except OSError as error:
-            raise DataFolderError(
-                f"data folder {self.path} cannot be used: {error.strerror or error}."
-                " Choose another folder, or give the broker the right to write there."
+            self.release()
+            raise FolderOffline(
+                f"data folder {self.path} cannot be used: {reason(error)}."
+                " Choose another folder, or give the broker the right to write there.",
+                error,
             ) from error
-        try:
-            self._check_identity(cluster_id, node_id, new_directory_id)
         except BaseException:
             self.release()
             raise
+
+    def adopt(self, cluster_id: str, node_id: int, directory_id: uuid.UUID) -> None:
+        """Give a folder that is nobody's yet its identity."""
+        properties = {
+            "version": META_VERSION,
+            "cluster.id": cluster_id,
+            "node.id": str(node_id),
+            "directory.id": names.id_text(directory_id),
+        }
+        try:
+            self._disk.write_atomic(f"{self.path}/{names.META_PROPERTIES}", write_properties(properties))
+        except OSError as error:
+            self.release()
+            raise FolderOffline(
+                f"data folder {self.path} cannot be written: {reason(error)}. Choose another folder.", error
+            ) from error
+        self.directory_id = directory_id
+
+    def _restore_identity(self, cluster_id: str, node_id: int, known_id: uuid.UUID) -> None:
+        """A folder that this broker has had before, and that says no longer whose it is."""
+        if not self._has_partitions():
+            raise FolderOffline(
+                f"data folder {self.path} has lost what it held. Is its disk mounted? If it is to begin anew, put"
+                f" an empty file {names.META_PROPERTIES} into it.",
+                FileNotFoundError(errno.ENOENT, "the folder has lost what it held", self.path),
+            )
+        logger.warning(
+            "%s/%s is missing; it is made anew with the id that the folder had",
+            self.path,
+            names.META_PROPERTIES,
+        )
+        self.adopt(cluster_id, node_id, known_id)
 
     def _make(self) -> None:
         """Make the folder with its parents, their names durable: else a power cut takes all that is in
@@ -87,11 +159,16 @@ class DataFolder:
     def _take_lock(self, process_id: int) -> None:
         path = f"{self.path}/{names.LOCK}"
         self._lock = self._disk.lock(path)
-        file = self._disk.open(path)
         text = str(process_id).encode()
-        file.pwrite(text, 0)
-        file.truncate(len(text))
-        file.close()
+        file = self._disk.open(path)
+        try:
+            file.pwrite(text, 0)
+            file.truncate(len(text))
+        except OSError as error:
+            if not is_no_room(error):  # else it is only not told to people who holds it
+                raise
+        finally:
+            file.close()
 
     def _in_use(self) -> str:
         try:
@@ -101,36 +178,51 @@ class DataFolder:
         by = f" (pid {holder})" if holder else ""
         return f"data folder {self.path} is in use by another broker{by}. Stop it, or choose another folder."
 
-    def _check_identity(self, cluster_id: str, node_id: int, new_directory_id: uuid.UUID) -> None:
+    def _read_identity(self, cluster_id: str, node_id: int, *, is_known: bool) -> None:
+        """Whose the folder is; `directory_id` stays None where it is nobody's."""
         path = f"{self.path}/{names.META_PROPERTIES}"
+        has_partitions = self._has_partitions()
         if not self._disk.exists(path):
-            properties = {
-                "version": META_VERSION,
-                "cluster.id": cluster_id,
-                "node.id": str(node_id),
-                "directory.id": names.id_text(new_directory_id),
-            }
-            self._disk.write_atomic(path, write_properties(properties))
-            self.directory_id = new_directory_id
-            return
-        properties = read_properties(self._disk.read(path))
-        if properties.get("version") != META_VERSION:
-            raise DataFolderError(f"{path} has version {properties.get('version')}, not {META_VERSION}.")
-        for key, ours in (("cluster.id", cluster_id), ("node.id", str(node_id))):
-            if properties.get(key) != ours:
+            if has_partitions and not is_known:
                 raise DataFolderError(
-                    f"data folder {self.path} belongs to {key}={properties.get(key)}, this broker has {key}={ours}."
+                    f"data folder {self.path} holds partitions, but no {names.META_PROPERTIES} to say whose they"
+                    " are. Restore that file, or choose another folder."
+                )
+            return
+        content = self._disk.read(path)
+        if not content and not has_partitions:
+            self._begins_anew = True  # somebody has put it there: the folder is to begin anew
+            return
+        properties = read_properties(content)
+        if properties.get("version") != META_VERSION:
+            found = properties.get("version")
+            what = "is damaged" if found is None else f"has version {found}, not {META_VERSION}"
+            raise DataFolderError(f"{path} {what}. {RESTORE_META}")
+        for key, ours in (("cluster.id", cluster_id), ("node.id", str(node_id))):
+            theirs = properties.get(key)
+            if theirs is None:
+                raise DataFolderError(f"{path} has no {key}. {RESTORE_META}")
+            if theirs != ours:
+                raise DataFolderError(
+                    f"data folder {self.path} belongs to {key}={theirs}, this broker has {key}={ours}."
                     " Choose the folder of this broker, or an empty one."
                 )
         try:
             self.directory_id = names.id_of(properties["directory.id"])
         except (KeyError, ValueError):
-            raise DataFolderError(f"{path} has no valid directory.id.") from None
+            raise DataFolderError(f"{path} has no valid directory.id. {RESTORE_META}") from None
+
+    def _has_partitions(self) -> bool:
+        return self._disk.exists(self.path) and any(
+            names.partition_of(name) is not None for name in self._disk.list(self.path)
+        )
 
     def release(self) -> None:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+    # What it holds
 
     def take_clean_mark(self) -> bool:
         """Whether the last stop was clean. The mark is removed: from now on a stop without it is a crash."""
@@ -147,20 +239,25 @@ class DataFolder:
 
     def read_checkpoints(self) -> Checkpoints:
         return Checkpoints(
-            self._read_offsets(names.RECOVERY_POINTS),
+            self._read_offsets(names.RECOVERY_POINTS) or {},
             self._read_offsets(names.LOG_STARTS),
-            self._read_offsets(names.HIGH_WATERMARKS),
+            self._read_offsets(names.HIGH_WATERMARKS) or {},
         )
 
-    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+    def _read_offsets(self, name: str) -> dict[TopicPartition, int] | None:
+        """None where the file cannot be used."""
         path = f"{self.path}/{name}"
         try:
             return read_offsets(self._disk.read(path))
         except FileNotFoundError:
-            return {}
-        except BadCheckpoint as damage:
-            logger.warning("%s is rebuilt: %s", path, damage)
-            return {}
+            damage = "is missing"
+        except BadCheckpoint as found:
+            damage = f"is damaged: {found}"
+        except OSError as error:
+            damage = f"cannot be read: {reason(error)}"
+        if self._has_partitions():
+            logger.warning("%s %s. It is made anew; %s", path, damage, WITHOUT[name])
+        return None
 
     def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace a checkpoint, unless it says the same already."""
@@ -182,14 +279,29 @@ class DataFolder:
 
         return sync
 
+    def try_room(self) -> None:
+        """Whether there is room again: OSError where not. A file is made and filled, since free bytes say
+        nothing of quotas and of how many files there may be."""
+        path = f"{self.path}/room{names.TEMPORARY}"
+        file = self._disk.open(path, create=True)
+        try:
+            content = bytes(ROOM_TRIED_BYTES)
+            if file.pwrite(content, 0) != len(content):
+                raise OSError(errno.ENOSPC, "No space left on device", path)
+        finally:
+            file.close()
+            self._disk.remove(path)
+
     def partitions(self) -> list[tuple[TopicPartition, str]]:
-        """The logs in the folder, with their folders. What a deletion left behind is removed."""
+        """The logs in the folder, with their folders. What a deletion or a crash left behind is removed."""
         found = []
         self._disk.sync_folder(self.path)  # a process that was killed may not have come to it
         for name in self._disk.list(self.path):
             path = f"{self.path}/{name}"
             if name.endswith(names.DELETED_FOLDER):
                 self.remove_tree(path)
+            elif name.endswith(names.TEMPORARY) and not self._disk.is_folder(path):
+                self._disk.remove(path)
             elif (partition := names.partition_of(name)) is not None and self._disk.is_folder(path):
                 found.append((partition, path))
         return found

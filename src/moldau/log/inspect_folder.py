@@ -40,10 +40,9 @@ KNOWN_FILES = frozenset(
     }
 )
 WRONG_TOPIC_ID = (
-    "The next start would take the log for that of another topic, and delete it. Write the right id into the"
+    "The next start would take the log for that of another topic, and set it aside. Write the right id into the"
     " file before."
 )
-STRAY_FOLDER = "-stray"
 FUTURE_FOLDER = "-future"
 LOST_WITH = {
     names.RECOVERY_POINTS: "the next start checks all logs, which takes longer",
@@ -175,7 +174,7 @@ def _strangers(disk: Disk, path: str, state: FolderState) -> Iterator[Finding]:
             if not state.running:
                 advice = "The next start removes it."
                 yield Finding(Severity.REPAIR, Kind.LEFTOVER, file, None, "waits for its removal", advice)
-        elif name.endswith((STRAY_FOLDER, FUTURE_FOLDER)):
+        elif name.endswith((names.STRAY_FOLDER, FUTURE_FOLDER)):
             advice = "Kafka made it while moving or losing a partition; Moldau leaves it alone."
             yield Finding(Severity.NOTE, Kind.LEFTOVER, file, None, "is no partition in use", advice)
         elif names.partition_of(name) is None or not disk.is_folder(file):

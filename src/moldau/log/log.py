@@ -3,7 +3,8 @@
 Used on the loop's thread, without waiting: appends go to the page cache, reads give back a place in a file.
 What may wait for the disk (sync, snapshots, cold pages) runs in threads through `Tasks`. Protocol outcomes
 are values (`Appended.error`) or `KafkaError`; `OSError` is the disk's. A log whose sync failed is failed
-for good: every later call raises that error. Memory does not grow with the log (see `segments`).
+for good: every later call raises that error. A full disk changes nothing in a log (see `disk_errors`). Memory
+does not grow with the log (see `segments`).
 """
 
 from __future__ import annotations
@@ -29,11 +30,10 @@ from moldau.log.index import read_nowait, read_waiting
 from moldau.log.producers import BatchSeen, OutOfSequence, ProducerEntry, Producers
 from moldau.log.reader import EMPTY, Reader, Slice, TimestampOffset
 from moldau.log.recall import earlier_batches
-from moldau.log.reindex import IndexMender
 from moldau.log.reshaping import Reshaping
 from moldau.log.retention import remove_files
 from moldau.log.scan import DamagedSegment
-from moldau.log.search import damage_as_kafka_error, search_waiting
+from moldau.log.search import Search, by_max_timestamp, by_timestamp
 from moldau.log.segment import RELATIVE_OFFSET_MAX, Segment
 from moldau.log.segments import Segments
 from moldau.log.snapshots import write_snapshot
@@ -93,12 +93,13 @@ class Log:
         "_closing",
         "_config",
         "_flusher",
-        "_mender",
+        "_on_error",
         "_on_failure",
         "_producers",
         "_reader",
         "_rules",
         "_runtime",
+        "_search",
         "_snapshot_offset",
         "epochs",
         "failure",
@@ -119,12 +120,15 @@ class Log:
         runtime: Runtime,
         loaded: LoadedLog,
         on_failure: Callable[[Log, OSError], object] | None = None,
+        on_error: Callable[[Log, OSError], object] | None = None,
     ) -> None:
+        """`on_failure`: the log has failed for good. `on_error`: a write went wrong, and the log goes on."""
         self.topic_partition = topic_partition
         self.topic_id = loaded.topic_id
         self.folder = folder
         self._runtime = runtime
         self._on_failure = on_failure
+        self._on_error = on_error
         self.log_start_offset = loaded.log_start_offset
         self.next_offset = loaded.next_offset
         self.epochs = loaded.epochs
@@ -134,7 +138,7 @@ class Log:
         self._snapshot_offset = loaded.snapshot_offset
         self._reader = Reader(self.segments)
         self._flusher = Flusher(self, runtime, str(topic_partition), loaded.recovery_point)
-        self._mender = IndexMender(runtime)
+        self._search = Search(self, self._reader, runtime)
         self._closing = False
         self.reshaping = Reshaping()
         self.configure(config)
@@ -201,19 +205,23 @@ class Log:
         last_offset = base_offset + header[6]
         max_timestamp = header[8]
         segment = self.segments.active
-        if (
-            segment.size + stop - start > config.segment_bytes
-            or max_timestamp > segment.roll_at
-            or segment.full
-            or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
-        ):
-            segment = self._segment_for(stop - start, last_offset, max_timestamp, now_ms)
-        OFFSET_AND_EPOCH.pack_into(buffer, start, base_offset, header[1], leader_epoch)
-        if segment.size == 0:
-            self._flusher.queue_folder_sync()
-        segment.append(
-            buffer[start:stop], stop - start, last_offset, max_timestamp, config.index_interval_bytes
-        )
+        try:
+            if (
+                segment.size + stop - start > config.segment_bytes
+                or max_timestamp > segment.roll_at
+                or segment.full
+                or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+            ):
+                segment = self._segment_for(stop - start, last_offset, max_timestamp, now_ms)
+            OFFSET_AND_EPOCH.pack_into(buffer, start, base_offset, header[1], leader_epoch)
+            if segment.size == 0:
+                self._flusher.queue_folder_sync()
+            segment.append(
+                buffer[start:stop], stop - start, last_offset, max_timestamp, config.index_interval_bytes
+            )
+        except OSError as error:
+            self.note_error(error)
+            raise
         self.next_offset = last_offset + 1
         if leader_epoch != self.epochs.latest:
             self.assign_epoch(leader_epoch, base_offset)
@@ -326,6 +334,9 @@ class Log:
         except BlockingIOError:
             segment.first_timestamp = _NOT_KNOWN_YET
             self._in_background(segment.load_first_timestamp, read_waiting)
+        except (OSError, DamagedSegment) as damage:
+            segment.first_timestamp = _NOT_KNOWN_YET
+            logger.error("%s does not roll by time: %s", self.topic_partition, damage)
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """A leader's epoch begins at an offset. The checkpoint is written in the background."""
@@ -401,6 +412,7 @@ class Log:
 
     def _drop_snapshot(self, offset: int) -> list[str]:
         name = names.file_name(offset, names.SNAPSHOT)
+        self._flusher.drop_file(name)
         try:
             self._runtime.disk.rename(f"{self.folder}/{name}", f"{self.folder}/{name}{names.DELETED}")
         except FileNotFoundError:
@@ -413,7 +425,7 @@ class Log:
 
     async def settle_indexes(self) -> None:
         """Wait until no index of the log is being mended. Until the next await, none will be."""
-        await self._mender.settled()
+        await self._search.settled()
 
     def replace_segments(self, old: tuple[int, ...], new: tuple[int, ...]) -> None:
         """Put compacted segments, which lie there as `.swap` files, in the place of old ones, in one step.
@@ -452,57 +464,31 @@ class Log:
                 offset, next_offset, max_bytes, below_offset, whole_first_batch, read_nowait
             )
         except DamagedSegment as damage:
-            raise self._mender.explain(self.segments.at(offset), damage) from None
+            raise self._search.explain(damage) from None
 
     async def warm(self, offset: int, max_bytes: int) -> None:
-        """Bring what a read needs into the page cache: its index entries, its headers and its data."""
-        segment = self.segments.at(offset)
-        with suppress(FileNotFoundError):  # its segment is gone: the next read will tell
-            if await self._mender.mend(segment, self.folder, self._config.index_interval_bytes):
-                self._reader.forget_positions()
-        reader = Reader(self.segments.copy())
-        next_offset = self.next_offset
-
-        def bring_in() -> None:
-            # Appends and retention go on meanwhile. If they confuse the search, or the data is damaged, the
-            # next read will tell.
-            with suppress(DamagedSegment, struct.error, FileNotFoundError):
-                found = reader.read(offset, next_offset, max_bytes, next_offset, True, read_waiting)
-                if found.file is not None:
-                    found.file.warm(found.position, found.length)
-
-        if self.log_start_offset <= offset < next_offset:
-            await self._runtime.tasks.in_thread(bring_in)
+        """Bring what a read needs into the page cache, and check it where nobody has yet."""
+        await self._search.warm(offset, max_bytes)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record whose timestamp is not below the given one. Raises as `read`."""
-        with damage_as_kafka_error():
-            return self._reader.offset_for_timestamp(timestamp, self.log_start_offset, read_nowait)
+        return self._search.now(by_timestamp(timestamp))
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
         """The first record with the largest timestamp. Raises as `read`."""
-        with damage_as_kafka_error():
-            return self._reader.max_timestamp_offset(self.log_start_offset, read_nowait)
+        return self._search.now(by_max_timestamp)
 
     async def find_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """`offset_for_timestamp`, waiting for the disk in a thread where it must."""
-        try:
-            return self.offset_for_timestamp(timestamp)
-        except BlockingIOError:
-            return await search_waiting(
-                self,
-                self._runtime.tasks,
-                lambda r, start: r.offset_for_timestamp(timestamp, start, read_waiting),
-            )
+        return await self._search.waiting(by_timestamp(timestamp))
 
     async def find_max_timestamp(self) -> TimestampOffset | None:
         """`max_timestamp_offset`, waiting for the disk in a thread where it must."""
-        try:
-            return self.max_timestamp_offset()
-        except BlockingIOError:
-            return await search_waiting(
-                self, self._runtime.tasks, lambda r, start: r.max_timestamp_offset(start, read_waiting)
-            )
+        return await self._search.waiting(by_max_timestamp)
+
+    async def mend_indexes(self, damage: DamagedSegment) -> None:
+        """An index led someone astray: it is rebuilt, once."""
+        await self._search.mend(damage)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
         return self.epochs.end_offset_for(epoch, self.next_offset)
@@ -542,17 +528,38 @@ class Log:
         """For a new log: write its id and make its folder durable, in the background and before its
         records."""
         if self.topic_id is not None:
-            metadata = write_partition_metadata(self.topic_id)
-            self._flusher.queue_file(names.PARTITION_METADATA, metadata)
+            self.adopt_topic_id(self.topic_id)
         self._flusher.queue(name_sync)
         self._flusher.write()
+
+    def adopt_topic_id(self, topic_id: uuid.UUID) -> None:
+        """The log is this topic's: written in the background where it was not known."""
+        self.topic_id = topic_id
+        self._flusher.queue_file(names.PARTITION_METADATA, write_partition_metadata(topic_id))
+        self._flusher.write()
+
+    def write_unwritten(self) -> None:
+        """Small files that there was no room for are tried again."""
+        if self._flusher.unwritten:
+            self._flusher.write()
 
     def _queue_snapshot(self) -> None:
         self._snapshot_offset = self.next_offset
         name = names.file_name(self.next_offset, names.SNAPSHOT)
         self._flusher.queue_file(name, write_snapshot(self._producers.entries()))
 
-    # The end
+    # Errors and the end
+
+    def note_error(self, error: OSError) -> None:
+        """A write went wrong. What the log holds is not in doubt; whether it can go on is not its to say."""
+        if self._on_error is not None:
+            self._on_error(self, error)
+
+    def begin_offline(self, error: OSError) -> None:
+        """A log that cannot be used from the start on, for a reason that is known already."""
+        self._on_failure, on_failure = None, self._on_failure
+        self.fail(error)
+        self._on_failure = on_failure
 
     def fail(self, error: OSError) -> None:
         """Take no more appends and reads: what the disk holds is no longer known."""
@@ -565,7 +572,7 @@ class Log:
 
     def abandon(self) -> None:
         """The log is closed, or deleted: its files are no concern any more."""
-        self._on_failure = None
+        self._on_failure = self._on_error = None
         self.fail(FileNotFoundError(errno.ENOENT, "the log is closed", self.folder))
 
     def when_quiet(self, call: Callable[[], object]) -> None:
@@ -587,4 +594,7 @@ class Log:
                 self.segments.active.seal()
             self._flusher.whole = True
             await self.flush()
+        unwritten = self._flusher.unwritten
         self.abandon()
+        if unwritten:
+            raise OSError(errno.ENOSPC, "there is no room for some of its files", self.folder)

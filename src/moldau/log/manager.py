@@ -1,8 +1,9 @@
 """The logs of a broker over its data folders: opening, creating, deleting, checkpoints, the clean end.
 
-`open` locks the folders and opens every log in threads, `num.recovery.threads.per.data.dir` at once per
-folder. From then on `get` and `create` are immediate. A folder that fails takes its logs with it; the
-others go on.
+`open` has the folders locked and every log opened in threads (`opening`). From then on `get` and `create` are
+immediate. A folder that fails, at the start or later, takes its logs with it (they are offline: every use raises
+the error); the others go on, until there is none left (`on_all_failed`). A full folder is taken up again when
+there is room (`room`). What each error of a disk means is in `disk_errors`.
 """
 
 from __future__ import annotations
@@ -11,21 +12,23 @@ import asyncio
 import errno
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from moldau.base.ids import TopicPartition
 from moldau.config.topic import TopicConfig
 from moldau.log import names
+from moldau.log.disk_errors import is_no_room, is_passing
 from moldau.log.folder import Checkpoints, DataFolder
 from moldau.log.log import LoadedLog, Log
-from moldau.log.recovery import Opening, create_log, load_log
+from moldau.log.opening import Opened, Owner, acquire_folders, open_logs, survey
+from moldau.log.recovery import create_log, unopened_log
 from moldau.log.retention import Limits, look_through
+from moldau.log.room import RoomWatch
+from moldau.log.scan import DamagedSegment
 from moldau.runtime.ports import Runtime
 
 logger = logging.getLogger(__name__)
 
-LOGS_PER_JOB = 32
-"""Logs that one thread opens before it reports: few enough to spread, enough to make the hand-over cheap."""
 CLOSES_AT_ONCE = 16
 CHECKPOINT_INTERVAL_S = 60.0
 """Kafka's `log.flush.offset.checkpoint.interval.ms`."""
@@ -49,18 +52,28 @@ class LogManager:
         process_id: int,
         config_of: Callable[[str], TopicConfig],
         high_watermark_of: Callable[[Log], int] = lambda log: log.next_offset,
+        topic_id_of: Callable[[str], uuid.UUID | None] = lambda topic: None,
+        known_folders: Mapping[str, uuid.UUID] | None = None,
         on_failure: Callable[[Log, OSError], object] | None = None,
+        on_all_failed: Callable[[OSError], object] | None = None,
+        on_made: Callable[[Log], object] | None = None,
         recovery_threads: int = 2,
         checkpoint_interval_s: float = CHECKPOINT_INTERVAL_S,
         retention_interval_s: float = RETENTION_CHECK_INTERVAL_S,
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
     ) -> None:
+        """`known_folders` are the directory ids by path that this broker had before: one that is gone is not
+        begun anew. `on_made`: a log that there was no room for when it was created is there now.
+        """
         self._runtime = runtime
-        self._identity = (cluster_id, node_id)
-        self._process_id = process_id
+        self._owner = Owner(cluster_id, node_id, process_id)
         self._config_of = config_of
         self._high_watermark_of = high_watermark_of
+        self._topic_id_of = topic_id_of
+        self._known_folders = known_folders or {}
         self._on_failure = on_failure
+        self._on_all_failed = on_all_failed
+        self._on_made = on_made
         self._recovery_threads = recovery_threads
         self._checkpoint_interval_s = checkpoint_interval_s
         self._retention_interval_s = retention_interval_s
@@ -71,6 +84,9 @@ class LogManager:
         self._folder_of: dict[TopicPartition, DataFolder] = {}
         self._leaving: dict[TopicPartition, asyncio.Event] = {}
         """Deleted logs whose folder is still written to."""
+        self._unmade: dict[TopicPartition, tuple[uuid.UUID | None, TopicConfig | None]] = {}
+        """Logs that there was no room to create."""
+        self._room = RoomWatch(runtime, self._on_room, self._fail_folder)
         self._background: list[asyncio.Task[None]] = []
         self._checkpointing = asyncio.Lock()
 
@@ -78,13 +94,9 @@ class LogManager:
 
     async def open(self) -> None:
         """DataFolderError says, for people, why a folder cannot be used."""
-        in_thread = self._runtime.tasks.in_thread
         try:
-            for folder in self.folders:
-                directory_id = _new_id(self._runtime)
-                await in_thread(folder.acquire, *self._identity, directory_id, self._process_id)
-            for folder in self.folders:
-                await self._open_logs(folder)
+            await acquire_folders(self._runtime, self.folders, self._owner, self._known_folders)
+            await self._open_logs()
         except BaseException:
             self.release()
             raise
@@ -95,45 +107,27 @@ class LogManager:
             spawn(self._retain_regularly(), name="retention"),
         ]
 
-    async def _open_logs(self, folder: DataFolder) -> None:
-        in_thread = self._runtime.tasks.in_thread
-        clean = await in_thread(folder.take_clean_mark)
-        checkpoints = await in_thread(folder.read_checkpoints)
-        self.checkpointed_high_watermarks.update(checkpoints.high_watermarks)
-        found = await in_thread(folder.partitions)
-        if not clean and found:
-            logger.info("%s was not closed cleanly: %d logs are checked", folder.path, len(found))
-        jobs = [found[i : i + LOGS_PER_JOB] for i in range(0, len(found), LOGS_PER_JOB)]
-        limit = asyncio.Semaphore(self._recovery_threads)
+    async def _open_logs(self) -> None:
+        found = await survey(self._runtime, self.folders, self._topic_id_of)
 
-        async def open_some(some: list[tuple[TopicPartition, str]]) -> None:
-            async with limit:
-                openings = [self._opening(partition, path, clean, checkpoints) for partition, path in some]
-                loaded = await in_thread(self._load, openings)
-            for (partition, path), one in zip(some, loaded, strict=True):
-                self._keep(partition, path, one, folder)
+        def keep(one: Opened, folder: DataFolder) -> None:
+            log = self._keep(one.partition, one.opening.folder, one.loaded, folder)
+            if one.error is not None:
+                logger.error("%s is offline: %s", log.topic_partition, one.error)
+                log.begin_offline(one.error)
 
-        for task in [self._runtime.tasks.spawn(open_some(some), name="open logs") for some in jobs]:
+        spawn = self._runtime.tasks.spawn
+        tasks = []
+        for folder, contents in found.items():
+            self.checkpointed_high_watermarks.update(contents.checkpoints.high_watermarks)
+            work = open_logs(self._runtime, folder, contents, self._config_of, self._recovery_threads, keep)
+            tasks.append(spawn(work, name=f"open logs of {folder.path}"))
+        for task in tasks:
             await task
-
-    def _opening(
-        self, partition: TopicPartition, path: str, clean: bool, checkpoints: Checkpoints
-    ) -> Opening:
-        return Opening(
-            folder=path,
-            clean=clean,
-            recovery_point=checkpoints.recovery_points.get(partition),
-            log_start_offset=checkpoints.log_starts.get(partition, 0),
-            index_interval_bytes=self._config_of(partition.topic).index_interval_bytes,
-            now_ms=self._runtime.clock.wall_ms(),
-        )
-
-    def _load(self, openings: Iterable[Opening]) -> list[LoadedLog]:
-        return [load_log(self._runtime.disk, opening) for opening in openings]
 
     def _keep(self, partition: TopicPartition, path: str, loaded: LoadedLog, folder: DataFolder) -> Log:
         config = self._config_of(partition.topic)
-        log = Log(partition, path, config, self._runtime, loaded, self._log_failed)
+        log = Log(partition, path, config, self._runtime, loaded, self._log_failed, self._disk_error)
         self.logs[partition] = log
         self._folder_of[partition] = folder
         folder.log_count += 1
@@ -147,11 +141,32 @@ class LogManager:
     def create(
         self, partition: TopicPartition, topic_id: uuid.UUID | None, config: TopicConfig | None = None
     ) -> Log:
-        """A new, empty log in the folder that has the fewest; the one that exists where there is one."""
+        """A new, empty log in the folder that has the fewest; the one that exists where there is one.
+
+        Where no folder takes it, it is offline; and made as soon as there is room, if that is what is lacking.
+        """
         log = self.logs.get(partition)
         if log is not None:
             return log
-        folder = self._emptiest_folder()
+        failure: OSError = OSError(errno.EIO, "all data folders have failed")
+        working = [folder for folder in self.folders if folder.failure is None]
+        for folder in sorted(working, key=lambda folder: folder.log_count):
+            try:
+                return self._create_in(folder, partition, topic_id, config)
+            except OSError as error:
+                failure = error
+                self._folder_error(folder, error)
+        if is_no_room(failure):
+            self._unmade[partition] = (topic_id, config)
+        return self.create_offline(partition, failure)
+
+    def _create_in(
+        self,
+        folder: DataFolder,
+        partition: TopicPartition,
+        topic_id: uuid.UUID | None,
+        config: TopicConfig | None,
+    ) -> Log:
         path = f"{folder.path}/{partition}"
         loaded = create_log(self._runtime.disk, path, topic_id, self._runtime.clock.wall_ms())
         log = self._keep(partition, path, loaded, folder)
@@ -160,11 +175,17 @@ class LogManager:
         log.write_created(folder.name_sync())
         return log
 
-    def _emptiest_folder(self) -> DataFolder:
-        working = [folder for folder in self.folders if folder.failure is None]
-        if not working:
-            raise OSError(errno.EIO, "all data folders have failed")
-        return min(working, key=lambda folder: folder.log_count)
+    def create_offline(self, partition: TopicPartition, error: OSError | None = None) -> Log:
+        """A log that cannot be used: it lies, or would lie, in a folder that cannot."""
+        folder = next((folder for folder in self.folders if folder.failure is not None), self.folders[0])
+        path = f"{folder.path}/{partition}"
+        log = self._keep(partition, path, unopened_log(self._runtime.disk, path, 0, 0), folder)
+        log.begin_offline(error or folder.failure or OSError(errno.EIO, "the log is offline", path))
+        return log
+
+    @property
+    def has_failed_folders(self) -> bool:
+        return any(folder.failure is not None for folder in self.folders)
 
     def delete(self, partition: TopicPartition) -> None:
         """The log is gone at once; its files go after `file.delete.delay.ms`, or at the next start.
@@ -177,6 +198,7 @@ class LogManager:
             return
         folder = self._folder_of.pop(partition)
         folder.log_count -= 1
+        self._unmade.pop(partition, None)
         log.abandon()
         self._leaving[partition] = left = asyncio.Event()
         target = f"{folder.path}/{names.deleted_folder(partition, self._runtime.random.uuid())}"
@@ -185,12 +207,33 @@ class LogManager:
             del self._leaving[partition]
             left.set()
             source, log.folder = log.folder, target
-            self._runtime.disk.rename(source, target)
+            try:
+                self._runtime.disk.rename(source, target)
+            except (
+                OSError
+            ) as error:  # of a folder that failed: its next start finds out that the topic is gone
+                logger.warning("%s could not be removed: %s", source, error)
+                return
             self._runtime.tasks.spawn(
                 self._remove_later(folder, target, log.config.file_delete_delay_ms), name=f"remove {target}"
             )
 
         log.when_quiet(leave)
+
+    def set_aside(self, partition: TopicPartition) -> None:
+        """A log that cannot be this partition's: it is kept under another name, as Kafka keeps strays."""
+        log = self.logs.pop(partition)
+        folder = self._folder_of.pop(partition)
+        folder.log_count -= 1
+        log.abandon()
+        name = names.stray_folder(partition, self._runtime.random.uuid())
+        self._runtime.disk.rename(log.folder, f"{folder.path}/{name}")
+        logger.error(
+            "%s says that it belongs to another topic, with the id %s: it is kept as %s, and not served",
+            log.folder,
+            log.topic_id and names.id_text(log.topic_id),
+            name,
+        )
 
     async def vacated(self, partition: TopicPartition) -> None:
         """Wait until a deleted log's folder is free for a new one."""
@@ -201,18 +244,59 @@ class LogManager:
         await self._runtime.tasks.sleep(delay_ms / 1000)
         await self._runtime.tasks.in_thread(folder.remove_tree, path)
 
+    # Errors of the disk
+
+    def _disk_error(self, log: Log, error: OSError) -> None:
+        """A write to a log went wrong, without doubt on what the log holds."""
+        folder = self._folder_of.get(log.topic_partition)
+        if folder is not None:
+            self._folder_error(folder, error)
+
+    def _folder_error(self, folder: DataFolder, error: OSError) -> None:
+        if is_no_room(error):
+            self._room.note(folder, error)
+        elif is_passing(error):
+            logger.warning("data folder %s: %s", folder.path, error)
+        else:
+            self._fail_folder(folder, error)
+
     def _log_failed(self, log: Log, error: OSError) -> None:
         folder = self._folder_of.get(log.topic_partition)
-        if folder is None:
+        if folder is not None:
+            self._fail_folder(folder, error)
+            if self._on_failure is not None:
+                self._on_failure(log, error)
+
+    def _fail_folder(self, folder: DataFolder, error: OSError) -> None:
+        if folder.failure is not None:
             return
-        if folder.failure is None:
-            folder.failure = error
-            logger.error("data folder %s has failed: %s", folder.path, error)
-            for partition, other in list(self.logs.items()):
-                if self._folder_of[partition] is folder:
-                    other.fail(error)
-        if self._on_failure is not None:
-            self._on_failure(log, error)
+        folder.failure = error
+        logger.error(
+            "data folder %s has failed: %s. Its %d partitions are offline until the next start",
+            folder.path,
+            error,
+            folder.log_count,
+        )
+        for partition, log in list(self.logs.items()):
+            if self._folder_of[partition] is folder:
+                log.fail(error)
+        if self._on_all_failed is not None and all(folder.failure is not None for folder in self.folders):
+            self._on_all_failed(error)
+
+    def _on_room(self, folder: DataFolder) -> None:
+        """What could not be written is written now."""
+        for partition, (topic_id, config) in list(self._unmade.items()):
+            if self._folder_of[partition] is not folder:
+                continue
+            del self._unmade[partition]
+            del self.logs[partition]
+            self._folder_of.pop(partition).log_count -= 1
+            log = self.create(partition, topic_id, config)
+            if log.failure is None and self._on_made is not None:
+                self._on_made(log)
+        for partition, log in list(self.logs.items()):
+            if self._folder_of[partition] is folder:
+                log.write_unwritten()
 
     # Retention
 
@@ -243,6 +327,8 @@ class LogManager:
                 except OSError as error:
                     if log.failure is None:
                         logger.warning("retention of %s: %s", log, error)
+                except DamagedSegment as damage:  # a time index is wrong: the next round goes by a new one
+                    await log.mend_indexes(damage)
 
     async def _expire_records(self, log: Log) -> None:
         config, now_ms = log.config, self._runtime.clock.wall_ms()
@@ -282,11 +368,18 @@ class LogManager:
                 log.expire_producers(now_ms, self._producer_expiration_ms)
 
     async def write_checkpoints(self) -> None:
-        """Recovery points, log starts and high watermarks of all folders that work."""
+        """Recovery points, log starts and high watermarks of all folders that work. OSError: of some not."""
+        failure: OSError | None = None
         async with self._checkpointing:
             for folder in self.folders:
                 if folder.failure is None:
-                    await self._runtime.tasks.in_thread(self._write, folder, self._checkpoints(folder))
+                    try:
+                        await self._runtime.tasks.in_thread(self._write, folder, self._checkpoints(folder))
+                    except OSError as error:
+                        failure = failure or error
+                        self._folder_error(folder, error)
+        if failure is not None:
+            raise failure
 
     def _checkpoints(self, folder: DataFolder) -> Checkpoints:
         logs = [(p, log) for p, log in self.logs.items() if self._folder_of[p] is folder]
@@ -303,7 +396,7 @@ class LogManager:
     @staticmethod
     def _write(folder: DataFolder, checkpoints: Checkpoints) -> None:
         folder.write_offsets(names.RECOVERY_POINTS, checkpoints.recovery_points)
-        folder.write_offsets(names.LOG_STARTS, checkpoints.log_starts)
+        folder.write_offsets(names.LOG_STARTS, checkpoints.log_starts or {})
         folder.write_offsets(names.HIGH_WATERMARKS, checkpoints.high_watermarks)
 
     async def close(self, broker_epoch: int = 0) -> None:
@@ -313,22 +406,24 @@ class LogManager:
         for partition in list(self._leaving):
             await self.vacated(partition)
         limit = asyncio.Semaphore(CLOSES_AT_ONCE)
+        unclean = {id(self._folder_of[p]) for p, log in self.logs.items() if log.failure is not None}
 
-        async def close_one(log: Log) -> None:
+        async def close_one(log: Log, folder: DataFolder) -> None:
             try:
                 async with limit:
                     await log.close()
             except OSError as error:
                 logger.error("%s could not be closed cleanly: %s", log, error)
-                log.fail(error)
+                unclean.add(id(folder))
 
         spawn = self._runtime.tasks.spawn
-        for task in [spawn(close_one(log), name="close log") for log in self.logs.values()]:
+        closing = [(log, self._folder_of[partition]) for partition, log in self.logs.items()]
+        for task in [spawn(close_one(*one), name="close log") for one in closing]:
             await task
         try:
             await self.write_checkpoints()
             for folder in self.folders:
-                if folder.failure is None:
+                if folder.failure is None and id(folder) not in unclean:
                     await self._runtime.tasks.in_thread(folder.leave_clean_mark, broker_epoch)
         except OSError as error:
             logger.error("the stop is not clean, the next start will check the logs: %s", error)
@@ -339,11 +434,3 @@ class LogManager:
         """Give up the locks, leaving everything else as it is."""
         for folder in self.folders:
             folder.release()
-
-
-def _new_id(runtime: Runtime) -> uuid.UUID:
-    """A random id whose text does not begin with a dash: it may be an argument of a command."""
-    while True:
-        value = runtime.random.uuid()
-        if not names.id_text(value).startswith("-"):
-            return value

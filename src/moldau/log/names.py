@@ -20,6 +20,7 @@ DELETED = ".deleted"
 """Files that wait for their removal."""
 TEMPORARY = ".tmp"
 DELETED_FOLDER = "-delete"
+STRAY_FOLDER = "-stray"
 
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
@@ -48,14 +49,24 @@ def offset_of(name: str, suffix: str) -> int | None:
 def partition_of(folder: str) -> TopicPartition | None:
     """The partition whose log a folder is; None for any other folder."""
     match = _FOLDER.fullmatch(folder)
-    if match is None or folder.endswith(DELETED_FOLDER):
+    if match is None or folder.endswith((DELETED_FOLDER, STRAY_FOLDER)):
         return None
     return TopicPartition(match[1], int(match[2]))
 
 
 def deleted_folder(partition: TopicPartition, unique: uuid.UUID) -> str:
-    """The name of a log that waits for its removal. Long topic names are cut, as file systems limit names."""
-    suffix = f".{unique.hex}{DELETED_FOLDER}"
+    """The name of a log that waits for its removal."""
+    return _set_aside(partition, unique, DELETED_FOLDER)
+
+
+def stray_folder(partition: TopicPartition, unique: uuid.UUID) -> str:
+    """The name of a log that belongs to no partition, and is kept."""
+    return _set_aside(partition, unique, STRAY_FOLDER)
+
+
+def _set_aside(partition: TopicPartition, unique: uuid.UUID, ending: str) -> str:
+    """Long topic names are cut, as file systems limit names."""
+    suffix = f".{unique.hex}{ending}"
     return str(partition)[: FOLDER_NAME_BYTES_MAX - len(suffix)] + suffix
 
 

@@ -7,10 +7,11 @@ search with `read_waiting` then runs in a thread.
 
 from __future__ import annotations
 
+import errno
 from typing import NamedTuple
 
 from moldau.log.index import Read
-from moldau.log.scan import Batch, headers, whole_batches_end
+from moldau.log.scan import Batch, DamagedBatch, DamagedSegment, check_sum, headers, whole_batches_end
 from moldau.log.segment import Segment
 from moldau.log.segments import Segments
 from moldau.records.batch import NO_TIMESTAMP
@@ -39,12 +40,20 @@ class TimestampOffset(NamedTuple):
 
 
 class Reader:
-    __slots__ = ("_positions", "_segments")
+    __slots__ = ("_only_checked", "_positions", "_segments")
 
-    def __init__(self, segments: Segments) -> None:
+    def __init__(self, segments: Segments, *, only_checked: bool = True) -> None:
+        """`only_checked`: what `read` finds is sound (see `checked`)."""
         self._segments = segments
+        self._only_checked = only_checked
         self._positions: dict[int, tuple[int, int]] = {}
         """Offset -> (base offset of its segment, file position), of those who will come to read on."""
+
+    def for_checking(self) -> Reader:
+        """One that finds the same, for a thread that checks what it finds."""
+        reader = Reader(self._segments.copy(), only_checked=False)
+        reader._positions.update(self._positions)
+        return reader
 
     def forget_positions(self) -> None:
         """After the log was truncated."""
@@ -59,7 +68,10 @@ class Reader:
         whole_first_batch: bool,
         read: Read,
     ) -> Slice:
-        """The offset lies in the log, below its next offset and below `below_offset`."""
+        """The offset lies in the log, below its next offset and below `below_offset`.
+
+        DamagedBatch where the batch there is known to be damaged; BlockingIOError also where it is not checked.
+        """
         segment = self._segments.at(offset)
         known = self._positions.get(offset)
         if known is not None and known[0] == segment.base_offset:
@@ -80,11 +92,16 @@ class Reader:
         is_active = segment is self._segments.active
         if below_offset < (next_offset if is_active else self._segments.end_offset_of_closed(segment)):
             stop = self._position_below(segment, below_offset, read)
+            part = self._cut(segment, position, stop, max_bytes, whole_first_batch, read)
         elif position < stop and stop - position <= max_bytes:
             if is_active:
                 self._remember(next_offset, segment.base_offset, stop)
-            return Slice(segment.log, position, stop - position)
-        return self._cut(segment, position, stop, max_bytes, whole_first_batch, read)
+            part = Slice(segment.log, position, stop - position)
+        else:
+            part = self._cut(segment, position, stop, max_bytes, whole_first_batch, read)
+        if position >= segment.checked.above or not self._only_checked:
+            return part
+        return _sound_part(segment, part)
 
     def _position_below(self, segment: Segment, below_offset: int, read: Read) -> int:
         """Where the batches end that lie wholly below an offset."""
@@ -136,8 +153,9 @@ class Reader:
                     return found
         return None
 
-    def max_timestamp_offset(self, log_start_offset: int, read: Read) -> TimestampOffset | None:
-        """The first record that has the largest timestamp of the log."""
+    def max_timestamp_offset(self, read: Read) -> TimestampOffset | None:
+        """The first record that has the largest timestamp of the segments that are there. As in Kafka, it may lie
+        below the log's start, in a segment that is not removed yet."""
         segments = self._segments
         newest, newest_index = NO_TIMESTAMP, -1
         for index in range(len(segments)):
@@ -146,13 +164,30 @@ class Reader:
                 newest, newest_index = timestamp, index
         if newest_index < 0:
             return None
-        return _find_timestamp(segments.by_number(newest_index), newest, log_start_offset, read)
+        segment = segments.by_number(newest_index)
+        return _find_timestamp(segment, newest, segment.base_offset, read)
+
+
+def _sound_part(segment: Segment, part: Slice) -> Slice:
+    """What of a part of a segment is known to be sound, from its beginning on."""
+    if part.file is None:
+        return part
+    checked, position = segment.checked, part.position
+    what = checked.bad_at(position)
+    if what is not None:
+        raise DamagedBatch(part.file, position, what)
+    stop = checked.end_from(position, position + part.length)
+    if stop == position:
+        raise BlockingIOError(errno.EAGAIN, "it must be checked first", part.file.path)
+    return Slice(part.file, position, stop - position)
 
 
 def _find_timestamp(
     segment: Segment, timestamp: int, log_start_offset: int, read: Read
 ) -> TimestampOffset | None:
     entry = segment.times.floor(timestamp - 1, read)
+    if entry is not None:
+        _check_time_entry(segment, entry, read)
     offset = max(segment.base_offset + (entry[1] if entry else 0), log_start_offset)
     place = segment.offsets.floor(offset - segment.base_offset, read)
     for batch in headers(segment.log, place[1] if place else 0, segment.size, read):
@@ -163,10 +198,20 @@ def _find_timestamp(
     return None
 
 
+def _check_time_entry(segment: Segment, entry: tuple[int, int], read: Read) -> None:
+    """DamagedSegment where a time index says something that its batch does not: the search would go astray."""
+    batch = segment.find(segment.base_offset + entry[1], read)
+    if batch is None or batch.header.max_timestamp != entry[0]:
+        position = batch.position if batch else segment.size
+        raise DamagedSegment(segment.log, position, "the time index is wrong")
+
+
 def _first_at_or_after(
     segment: Segment, batch: Batch, timestamp: int, log_start_offset: int, read: Read
 ) -> TimestampOffset | None:
-    for record in iterate_records(read(segment.log, batch.header.size, batch.position)):
+    data = read(segment.log, batch.header.size, batch.position)
+    check_sum(segment.log, batch, data)
+    for record in iterate_records(data):
         if record.timestamp >= timestamp and record.offset >= log_start_offset:
             return TimestampOffset(record.timestamp, record.offset, batch.header.leader_epoch)
     return None

@@ -9,9 +9,11 @@ producer and within a bound.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from moldau.log.index import Read
 from moldau.log.producers import BATCHES_KEPT, BatchSeen, ProducerEntry
-from moldau.log.scan import headers
+from moldau.log.scan import DamagedBatch, check_sum, headers
 from moldau.log.segment import Segment
 from moldau.log.segments import Segments
 from moldau.records.batch import BatchHeader, sequence_after
@@ -52,13 +54,15 @@ def earlier_batches(segments: Segments, entry: ProducerEntry, read: Read) -> lis
 def _headers_of(
     entry: ProducerEntry, segment: Segment, start: int, stop: int, read: Read
 ) -> list[BatchHeader]:
-    return [
-        batch.header
-        for batch in headers(segment.log, start, stop, read)
-        if batch.header.producer_id == entry.producer_id
-        and batch.header.producer_epoch == entry.epoch
-        and not batch.header.is_control
-    ]
+    found = []
+    for batch in headers(segment.log, start, stop, read):
+        header = batch.header
+        is_theirs = header.producer_id == entry.producer_id and header.producer_epoch == entry.epoch
+        if is_theirs and not header.is_control:
+            with suppress(DamagedBatch):  # one that is damaged is not there for anybody
+                check_sum(segment.log, batch, read(segment.log, header.size, batch.position))
+                found.append(header)
+    return found
 
 
 def _seen(header: BatchHeader) -> BatchSeen:

@@ -2,25 +2,29 @@
 threads.
 
 After a clean stop the recovery point is the end of the log, so opening reads no data: the folder's names,
-the small files, the size of the last segment and its last time index entry.
+the small files, the size of the last segment and its last time index entry. That the recovery point is right is
+confirmed by the snapshot of the same offset; where there is none, the last segment is gone through.
 
-After a crash everything from the segment of the recovery point on is checked batch by batch (length,
-checksum, offsets that ascend). At the first bad batch the log ends: the rest of that segment is cut off and
-later segments are removed. Indexes of checked segments are built anew; producers come from the newest good
-snapshot and the batches behind it, leader epochs from their checkpoint and the batches. Missing or damaged
-index, snapshot and checkpoint files are rebuilt, and a warning says so.
+After a crash everything behind the recovery point is checked batch by batch (length, checksum, offsets that
+ascend). At the first bad batch the log ends: the rest of that segment is cut off and later segments are removed.
+Segments before the one of the recovery point are not read, but for the last headers of the one just before it; in
+that of the recovery point, batches before it are followed by their headers, for the producers and the indexes.
+Indexes of these segments are built anew; producers come from the newest good snapshot and the batches behind it,
+leader epochs from their checkpoint and the batches. Missing or damaged index, snapshot and checkpoint files are
+rebuilt, and a warning says so.
 """
 
 from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from moldau.log import names, swap
 from moldau.log.checkpoints import BadCheckpoint, read_epochs, read_partition_metadata
+from moldau.log.disk_errors import is_no_room
 from moldau.log.epochs import LeaderEpochs
 from moldau.log.index import read_waiting
 from moldau.log.log import LoadedLog
@@ -44,9 +48,19 @@ class Opening:
     """Whether the data folder was left by a clean stop."""
     recovery_point: int | None
     """From the checkpoint; None where it knows nothing of this log."""
-    log_start_offset: int
+    log_start_offset: int | None
+    """From the checkpoint; None where that is lost."""
     index_interval_bytes: int
     now_ms: int
+
+
+def unopened_log(disk: Disk, folder: str, log_start_offset: int, next_offset: int) -> LoadedLog:
+    """In the place of a log that cannot be opened: nothing is read or made."""
+    active = Segment.new(disk, folder, next_offset, 0)
+    bases = [next_offset]
+    return LoadedLog(
+        bases, active, next_offset, log_start_offset, next_offset, LeaderEpochs(), Producers(), -1, None
+    )
 
 
 def create_log(disk: Disk, folder: str, topic_id: uuid.UUID | None, now_ms: int) -> LoadedLog:
@@ -58,28 +72,44 @@ def create_log(disk: Disk, folder: str, topic_id: uuid.UUID | None, now_ms: int)
 
 def load_log(disk: Disk, opening: Opening) -> LoadedLog:
     files = _Files.of(disk, opening.folder)
+    if opening.log_start_offset is None:
+        opening = replace(opening, log_start_offset=files.start_of_epochs())
     if not files.bases:
         return _start_anew(disk, opening, files)
-    end_known = (
-        opening.clean
-        and opening.recovery_point is not None
-        and opening.recovery_point >= files.bases[-1]
-        and (disk.size(files.path(files.bases[-1], names.LOG)) > 0)
-        == (opening.recovery_point > files.bases[-1])
-    )
-    if end_known:
+    if (
+        opening.clean and opening.recovery_point is None
+    ):  # all but the last segment was flushed before the stop
+        opening = replace(opening, recovery_point=files.bases[-1])
+    if opening.clean and _end_is_known(disk, opening, files):
         loaded = _load_clean(disk, opening, files)
     else:
         loaded = _recover(disk, opening, files)
-    if loaded.next_offset < opening.log_start_offset:
+    start = opening.log_start_offset or 0
+    if loaded.next_offset < start:
         logger.warning(
             "%s ends at %d, before its start %d: it begins anew there",
             opening.folder,
             loaded.next_offset,
-            opening.log_start_offset,
+            start,
         )
         return _start_anew(disk, opening, files)
     return loaded
+
+
+def _end_is_known(disk: Disk, opening: Opening, files: _Files) -> bool:
+    """Whether the recovery point is the end of a log that was closed cleanly. A checkpoint has no checksum, so
+    another file has to say the same: a clean stop leaves a snapshot at the end."""
+    end, last = opening.recovery_point, files.bases[-1]
+    assert end is not None
+    size = disk.size(files.path(last, names.LOG))
+    if size == 0:
+        return end == last
+    if end <= last:
+        return False
+    if end not in files.snapshots:
+        logger.warning("%s has no snapshot at its end %d: its last segment is checked", opening.folder, end)
+        return False
+    return True
 
 
 class _Files:
@@ -91,6 +121,7 @@ class _Files:
         self.names = found
         self.bases = self._offsets(names.LOG)
         self.snapshots = self._offsets(names.SNAPSHOT)
+        self._tell_missing_segments()
 
     @classmethod
     def of(cls, disk: Disk, folder: str) -> _Files:
@@ -104,6 +135,14 @@ class _Files:
             else:
                 found.add(name)
         return cls(disk, folder, found)
+
+    def _tell_missing_segments(self) -> None:
+        """An index without its segment: what a removal leaves at the beginning, and else a loss."""
+        indexed = {*self._offsets(names.OFFSET_INDEX), *self._offsets(names.TIME_INDEX)}
+        for offset in sorted(indexed.difference(self.bases)):
+            if self.bases and offset > self.bases[0]:
+                path = self.path(offset, names.LOG)
+                logger.error("%s is missing, with its records; its indexes are there", path)
 
     def _offsets(self, suffix: str) -> list[int]:
         return sorted(o for o in (names.offset_of(name, suffix) for name in self.names) if o is not None)
@@ -141,15 +180,28 @@ class _Files:
             logger.warning("%s: %s", self.folder, damage)
             return None
 
-    def epochs(self) -> LeaderEpochs:
-        """From the checkpoint; from the batches where there is none."""
-        if names.LEADER_EPOCHS in self.names:
-            try:
-                entries = read_epochs(self._disk.read(f"{self.folder}/{names.LEADER_EPOCHS}"))
-                if entries:
-                    return LeaderEpochs(entries)
-            except BadCheckpoint as damage:
-                logger.warning("%s: leader epochs are rebuilt: %s", self.folder, damage)
+    def start_of_epochs(self) -> int:
+        """Where the log begins as far as its leader epochs know: the oldest one begins with the log."""
+        entries = self._epoch_entries()
+        return entries[0][1] if entries else 0
+
+    def _epoch_entries(self) -> list[tuple[int, int]]:
+        """From the checkpoint; none where it is missing or damaged."""
+        if names.LEADER_EPOCHS not in self.names:
+            return []
+        try:
+            return read_epochs(self._disk.read(f"{self.folder}/{names.LEADER_EPOCHS}"))
+        except BadCheckpoint as damage:
+            logger.warning("%s/%s: %s", self.folder, names.LEADER_EPOCHS, damage)
+            return []
+
+    def epochs(self, end_offset: int | None = None) -> LeaderEpochs:
+        """From the checkpoint; from the batches where there is none, or it speaks of what lies behind the end."""
+        entries = self._epoch_entries()
+        if entries and (end_offset is None or entries[-1][1] <= end_offset):
+            return LeaderEpochs(entries)
+        if self.bases and self._disk.size(self.path(self.bases[0], names.LOG)):
+            logger.warning("%s/%s is made anew from the batches", self.folder, names.LEADER_EPOCHS)
         epochs = LeaderEpochs()
         for base_offset in self.bases:
             size = self._disk.size(self.path(base_offset, names.LOG))
@@ -169,9 +221,9 @@ class _Files:
             if self._disk.size(path) == EMPTY_BYTES:
                 return offset, []
             try:
-                return offset, read_snapshot(self._disk.read(path))
+                return offset, read_snapshot(self._disk.read(path), offset)
             except BadSnapshot as damage:
-                logger.warning("%s is removed: %s", path, damage)
+                logger.warning("%s is removed, producers come from the batches: %s", path, damage)
                 self.remove(offset, names.SNAPSHOT)
         return -1, []
 
@@ -181,7 +233,7 @@ def _start_anew(disk: Disk, opening: Opening, files: _Files) -> LoadedLog:
         files.remove_segment(base_offset)
     for offset in files.snapshots:
         files.remove(offset, names.SNAPSHOT)
-    start = opening.log_start_offset
+    start = opening.log_start_offset or 0
     make = Segment.create if start else Segment.new
     active = make(disk, opening.folder, start, opening.now_ms)
     epochs = files.epochs()
@@ -198,8 +250,8 @@ def _load_clean(disk: Disk, opening: Opening, files: _Files) -> LoadedLog:
     active.created_ms = opening.now_ms
     active.load_max_timestamp(read_waiting)
     files.remove_stray_snapshots(keep=next_offset)
-    epochs = files.epochs()
-    log_start_offset = max(opening.log_start_offset, files.bases[0])
+    epochs = files.epochs(next_offset)
+    log_start_offset = max(opening.log_start_offset or 0, files.bases[0])
     snapshot_offset, entries = files.snapshot(not_above=next_offset)
     producers = Producers(entries)
     if snapshot_offset < next_offset:
@@ -263,7 +315,7 @@ def add_to_producers(producers: Producers, header: BatchHeader) -> None:
 def _recover(disk: Disk, opening: Opening, files: _Files) -> LoadedLog:
     epochs = files.epochs()
     recovery_point = opening.recovery_point or 0
-    log_start_offset = max(opening.log_start_offset, files.bases[0])
+    log_start_offset = max(opening.log_start_offset or 0, files.bases[0])
     first = max([0, *(i for i, base in enumerate(files.bases) if base <= recovery_point)])
     snapshot_offset, entries = files.snapshot(not_above=files.bases[first])
     producers = Producers(entries)
@@ -283,8 +335,17 @@ def _recover(disk: Disk, opening: Opening, files: _Files) -> LoadedLog:
             add_to_producers(producers, header)
 
     _mend_indexes(disk, opening, files.bases[:first])
+    if first and recovery_point <= files.bases[first]:
+        _mend_end(disk, opening, files.bases[first - 1], files.bases[first])
     kept, active, next_offset = _check_segments(disk, opening, files, first, take)
     files.bases = kept
+    if next_offset < recovery_point:
+        logger.error(
+            "%s ends at offset %d, but was on the disk up to %d: what lies between is lost",
+            opening.folder,
+            next_offset,
+            recovery_point,
+        )
     epochs.truncate_from_end(next_offset)
     epochs.truncate_from_start(log_start_offset)
     for offset in files.snapshots:
@@ -306,6 +367,27 @@ def _recover(disk: Disk, opening: Opening, files: _Files) -> LoadedLog:
         snapshot_offset,
         files.topic_id(),
     )
+
+
+def _mend_end(disk: Disk, opening: Opening, base_offset: int, end_offset: int) -> None:
+    """Cut off what lies behind the last batch of a closed segment: an append that failed there was taken back,
+    but the segment may have been rolled and not synced after that. Its batches were flushed before."""
+    size = disk.size(f"{opening.folder}/{names.file_name(base_offset, names.LOG)}")
+    segment = Segment(disk, opening.folder, base_offset, size=size, indexed=True)
+    entry = segment.offsets.last(read_waiting)
+    position = entry[1] if entry and entry[1] < size else 0
+    next_offset = base_offset
+    try:
+        for batch in headers(segment.log, position, size, read_waiting):
+            if batch.header.base_offset >= end_offset:
+                raise DamagedSegment(segment.log, batch.position, f"offset {batch.header.base_offset}")
+            position, next_offset = batch.end_position, batch.header.next_offset
+    except DamagedSegment as damage:
+        if next_offset == end_offset:
+            logger.warning("%s; cut off there, %d bytes are dropped", damage, size - position)
+            segment.log.truncate(position)
+        # else it is damage among its batches, which readers are told of
+    segment.log.sync()
 
 
 def _check_segments(
@@ -348,7 +430,7 @@ def _check_segment(
     segment.times.file.truncate(0)
     segment.created_ms = opening.now_ms
     try:
-        for batch, _ in checked_batches(segment.log, 0, size, read_waiting):
+        for batch in _batches(segment, size, opening.recovery_point or 0):
             _check_offsets(segment, batch, next_offset)
             next_offset = batch.header.next_offset
             count_in(segment, batch, opening.index_interval_bytes)
@@ -356,8 +438,31 @@ def _check_segment(
     except DamagedSegment as damage:
         logger.warning("%s; cut off there, %d bytes are dropped", damage, size - segment.size)
         segment.log.truncate(segment.size)
-    segment.seal()
+    _seal(segment)
     return segment, next_offset, segment.size == size
+
+
+def _batches(segment: Segment, size: int, recovery_point: int) -> Iterator[Batch]:
+    """Every batch, with all its bytes checked from the recovery point on."""
+    position = 0
+    for batch in headers(segment.log, 0, size, read_waiting):
+        if batch.header.next_offset > recovery_point:
+            break
+        yield batch
+        position = batch.end_position
+    segment.checked.above = position
+    for batch, _ in checked_batches(segment.log, position, size, read_waiting):
+        yield batch
+
+
+def _seal(segment: Segment) -> None:
+    try:
+        segment.seal()
+    except OSError as error:
+        if not is_no_room(error):
+            raise
+        # Its entries are in memory still; a segment that is closed already is searched the long way.
+        logger.warning("%s: there is no room for its indexes", segment.path)
 
 
 def _check_offsets(segment: Segment, batch: Batch, next_offset: int) -> None:

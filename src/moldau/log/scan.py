@@ -41,8 +41,13 @@ class DamagedSegment(Exception):
 
     def __init__(self, file: File, position: int, what: str) -> None:
         super().__init__(f"{file.path} at {position}: {what}")
+        self.path = file.path
         self.position = position
         self.what = what
+
+
+class DamagedBatch(DamagedSegment):
+    """The bytes look like a batch, and its checksum does not match: no index is to blame for that."""
 
 
 def headers(file: File, position: int, stop: int, read: Read) -> Iterator[Batch]:
@@ -77,23 +82,31 @@ def whole_batches_end(file: File, position: int, stop: int, limit: int, read: Re
     return None
 
 
-def checked_batches(file: File, position: int, stop: int, read: Read) -> Iterator[tuple[Batch, memoryview]]:
+def checked_batches(
+    file: File, position: int, stop: int, read: Read, window_bytes: int = CHECK_WINDOW_BYTES
+) -> Iterator[tuple[Batch, memoryview]]:
     """The batches from a position on with their bytes, each one's checksum verified; else DamagedSegment."""
     window_start, window = position, memoryview(b"")
     while position < stop:
         if position + HEADER_BYTES > window_start + len(window):
             window_start = position
-            window = memoryview(read(file, min(CHECK_WINDOW_BYTES, stop - position), position))
+            window = memoryview(read(file, min(window_bytes, stop - position), position))
         batch = _batch_at(file, window, window_start, position, stop)
         size = batch.header.size
         if position + size > window_start + len(window):
             window_start = position
-            window = memoryview(read(file, min(max(CHECK_WINDOW_BYTES, size), stop - position), position))
+            window = memoryview(read(file, min(max(window_bytes, size), stop - position), position))
         data = window[position - window_start : position - window_start + size]
-        if len(data) != size or crc_of(data, 0, size) != batch.header.crc:
-            raise DamagedSegment(file, position, "the checksum does not match")
+        check_sum(file, batch, data)
         yield batch, data
         position += size
+
+
+def check_sum(file: File, batch: Batch, data: Buffer) -> None:
+    """DamagedBatch where the bytes of a batch are not those that its checksum is of."""
+    size = batch.header.size
+    if len(data) != size or crc_of(data, 0, size) != batch.header.crc:
+        raise DamagedBatch(file, batch.position, "the checksum does not match")
 
 
 def _batch_at(file: File, window: Buffer, window_start: int, position: int, stop: int) -> Batch:

@@ -1,54 +1,203 @@
-"""Searches in a log that wait for the disk, while its segments may be removed or replaced under them."""
+"""What of reading a log may have to wait for the disk: cold and unchecked pages, look-ups by time, damaged indexes.
+
+An index that leads a reader astray is rebuilt (`reindex`), and the search goes on. A batch whose checksum does not
+match is never the answer: not to a fetch (`checked`), and not to a look-up.
+"""
 
 from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Protocol
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple, Protocol
 
 from moldau.base.errors import ErrorCode, KafkaError
-from moldau.log.reader import Reader, TimestampOffset
-from moldau.log.scan import DamagedSegment
+from moldau.config.topic import TopicConfig
+from moldau.log import names
+from moldau.log.index import Read, read_nowait, read_waiting
+from moldau.log.reader import Reader, Slice, TimestampOffset
+from moldau.log.reindex import IndexMender
+from moldau.log.scan import DamagedBatch, DamagedSegment, checked_batches
 from moldau.log.segments import Segments
 from moldau.records.record import BadRecord
-from moldau.runtime.ports import Tasks
+from moldau.runtime.ports import Runtime
 
 logger = logging.getLogger(__name__)
 
-Find = Callable[[Reader, int], TimestampOffset | None]
-"""A search, from the log's start offset on."""
+CHECK_WINDOW_BYTES = 65_536
+"""Checked between two reads: the loop gets its turn of the interpreter with each."""
+
+Find = Callable[[Reader, int, Read], TimestampOffset | None]
+"""A search with a reader, from the log's start on, waiting for the disk or not."""
+
+
+def by_timestamp(timestamp: int) -> Find:
+    return lambda reader, start, read: reader.offset_for_timestamp(timestamp, start, read)
+
+
+def by_max_timestamp(reader: Reader, start: int, read: Read) -> TimestampOffset | None:
+    return reader.max_timestamp_offset(read)
 
 
 class SearchedLog(Protocol):
-    """What must be known of the log."""
-
-    failure: OSError | None
+    folder: str
     log_start_offset: int
+    next_offset: int
+    failure: OSError | None
     segments: Segments
 
+    @property
+    def config(self) -> TopicConfig: ...
 
-async def search_waiting(log: SearchedLog, tasks: Tasks, find: Find) -> TimestampOffset | None:
-    """Search in a thread; again where it may have met a mixture of old and new segments."""
-    while True:
-        generation = log.segments.generation
+
+class _Seen(NamedTuple):
+    """What a check has found in a part of a segment."""
+
+    base_offset: int
+    start: int
+    stop: int
+    """The batches up to here are sound."""
+    damage: str | None
+    """What is wrong with the batch there, if something is."""
+
+
+class Search:
+    __slots__ = ("_log", "_mender", "_reader", "_runtime")
+
+    def __init__(self, log: SearchedLog, reader: Reader, runtime: Runtime) -> None:
+        self._log = log
+        self._reader = reader
+        self._mender = IndexMender(runtime)
+        self._runtime = runtime
+
+    # Fetches
+
+    async def warm(self, offset: int, max_bytes: int, also: Callable[[], object] | None = None) -> None:
+        """Bring what a read needs into the page cache: its index entries, its headers and its data, which is
+        checked on the way; and what else a thread is to read."""
+        log = self._log
+        segment = log.segments.at(offset)
+        with suppress(FileNotFoundError):  # its segment is gone: the next read will tell
+            if await self._mender.mend(segment, log.folder, log.config.index_interval_bytes):
+                self._reader.forget_positions()
+        if not log.log_start_offset <= offset < log.next_offset:
+            return
+        reader, generation = self._reader.for_checking(), log.segments.generation
         try:
-            with damage_as_kafka_error():
-                reader = Reader(log.segments.copy())
-                found = await tasks.in_thread(find, reader, log.log_start_offset)
-        except (FileNotFoundError, KafkaError, struct.error):
-            if log.failure is not None or generation == log.segments.generation:
-                raise
-        else:
-            if generation == log.segments.generation:
-                return found
+            seen = await self._runtime.tasks.in_thread(
+                _bring_in, reader, offset, log.next_offset, max_bytes, also
+            )
+        except DamagedSegment as damage:  # or appends have confused the search: the next read will tell
+            await self.mend(damage)
+            return
+        if seen is not None and generation == log.segments.generation:
+            self._note(seen)
 
+    def _note(self, seen: _Seen) -> None:
+        segment = self._log.segments.at(seen.base_offset)
+        if seen.stop > seen.start:
+            segment.checked.add(seen.start, seen.stop)
+        if seen.damage is not None:
+            segment.checked.add_bad(seen.stop, seen.damage)
 
-@contextmanager
-def damage_as_kafka_error() -> Iterator[None]:
-    try:
-        yield
-    except (DamagedSegment, BadRecord) as damage:
+    # Look-ups by time
+
+    def now(self, find: Find) -> TimestampOffset | None:
+        """KafkaError (corrupt_message); BlockingIOError where a page is cold, or an index must be rebuilt."""
+        log = self._log
+        if log.failure is not None:
+            raise log.failure
+        try:
+            return find(self._reader, log.log_start_offset, read_nowait)
+        except (DamagedSegment, BadRecord) as damage:
+            raise self.explain(damage) from None
+
+    async def waiting(self, find: Find) -> TimestampOffset | None:
+        """The same, with the disk waited for."""
+        try:
+            return self.now(find)
+        except BlockingIOError:
+            return await self._in_thread(find)
+
+    async def _in_thread(self, find: Find) -> TimestampOffset | None:
+        """Again where it may have met a mixture of old and new segments, or an index was rebuilt."""
+        log = self._log
+        while True:
+            generation = log.segments.generation
+            reader = Reader(log.segments.copy())
+            try:
+                found = await self._runtime.tasks.in_thread(find, reader, log.log_start_offset, read_waiting)
+                if generation == log.segments.generation:
+                    return found
+            except (FileNotFoundError, struct.error):
+                if log.failure is not None or generation == log.segments.generation:
+                    raise
+            except (DamagedSegment, BadRecord) as damage:
+                if generation != log.segments.generation:
+                    continue
+                reason = self.explain(damage)
+                if isinstance(reason, KafkaError):
+                    raise reason from None
+                await self._rebuild(damage)
+
+    # Damage
+
+    async def settled(self) -> None:
+        """Wait until no index is being rebuilt."""
+        await self._mender.settled()
+
+    def explain(self, damage: DamagedSegment | BadRecord) -> Exception:
+        """What a reader is told: to wait while an index may be at fault, else that the data is damaged."""
+        if isinstance(damage, DamagedSegment) and not isinstance(damage, DamagedBatch):
+            return self._mender.explain(self._log.segments.at(_segment_of(damage)), damage)
         logger.error("%s", damage)
-        raise KafkaError(ErrorCode.corrupt_message, str(damage)) from None
+        return KafkaError(ErrorCode.corrupt_message, str(damage))
+
+    async def mend(self, damage: DamagedSegment) -> None:
+        """Rebuild the indexes of the segment that the damage is in, if they may be at fault."""
+        if not isinstance(self.explain(damage), KafkaError):
+            await self._rebuild(damage)
+
+    async def _rebuild(self, damage: Exception) -> None:
+        assert isinstance(damage, DamagedSegment)
+        segment = self._log.segments.at(_segment_of(damage))
+        interval_bytes = self._log.config.index_interval_bytes
+        with suppress(FileNotFoundError):  # its segment is gone
+            if await self._mender.mend(segment, self._log.folder, interval_bytes):
+                self._reader.forget_positions()
+
+
+def _bring_in(
+    reader: Reader, offset: int, next_offset: int, max_bytes: int, also: Callable[[], object] | None = None
+) -> _Seen | None:
+    """Runs in a thread. Appends and retention go on meanwhile, and may confuse the search."""
+    with suppress(struct.error, FileNotFoundError):
+        if also is not None:
+            also()
+        return _check(reader.read(offset, next_offset, max_bytes, next_offset, True, read_waiting))
+    return None
+
+
+def _check(part: Slice) -> _Seen | None:
+    if part.file is None:
+        return None
+    start, stop, damage = part.position, part.position, None
+    try:
+        for batch, _ in checked_batches(
+            part.file, start, start + part.length, read_waiting, CHECK_WINDOW_BYTES
+        ):
+            stop = batch.end_position
+    except DamagedSegment as found:
+        damage = found.what
+    return _Seen(_base_offset_of(part.file.path), start, stop, damage)
+
+
+def _segment_of(damage: DamagedSegment) -> int:
+    return _base_offset_of(damage.path)
+
+
+def _base_offset_of(path: str) -> int:
+    offset = names.offset_of(path.rpartition("/")[2], names.LOG)
+    assert offset is not None, path
+    return offset

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from moldau.log import names
+from moldau.log.checked import Checked
 from moldau.log.index import OFFSET_ENTRY, TIME_ENTRY, Index, Read
 from moldau.log.scan import Batch, DamagedSegment, headers
 from moldau.records.batch import NO_TIMESTAMP
@@ -18,6 +19,10 @@ from moldau.runtime.ports import Buffer, Disk, File
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
 """Index entries hold offsets relative to the base offset as 32 bits."""
+INDEX_GAP_BYTES_MAX = 4 * 1024 * 1024
+"""What lies between two entries of an index is a few KB, or with a large `index.interval.bytes` what it says. More
+than this is gone through only in a segment whose indexes have just been built."""
+TIME_CHECKED_BYTES = 65_536
 _ASK = -(2**63)
 
 
@@ -42,9 +47,11 @@ class Segment:
         "_times_max",
         "base_offset",
         "bytes_since_index",
+        "checked",
         "created_ms",
         "first_timestamp",
         "full",
+        "is_reindexed",
         "last_time_entry",
         "max_timestamp",
         "offset_of_max_timestamp",
@@ -69,6 +76,7 @@ class Segment:
         self.base_offset = base_offset
         self.path = f"{folder}/{names.file_name(base_offset, '')}"
         self.size = size
+        self.checked = Checked(size)
         self.bytes_since_index = 0
         self.max_timestamp = NO_TIMESTAMP
         self.offset_of_max_timestamp = base_offset
@@ -82,6 +90,8 @@ class Segment:
         self._offsets_max = self._times_max = RELATIVE_OFFSET_MAX
         self.full = False
         """An index has no room left: the next batch goes to a new segment."""
+        self.is_reindexed = False
+        """Its indexes were built anew in this life: how sparse they are is how sparse they have to be."""
         if indexed:
             self.offsets = Index.of_file(disk, self.path + names.OFFSET_INDEX, OFFSET_ENTRY)
             self.times = Index.of_file(disk, self.path + names.TIME_INDEX, TIME_ENTRY)
@@ -172,6 +182,7 @@ class Segment:
         self.times = Index.of_file(self._disk, self.path + names.TIME_INDEX, TIME_ENTRY)
         last = self.times.last(read)
         self.last_time_entry = last[0] if last else NO_TIMESTAMP
+        self.is_reindexed = True
 
     def load_max_timestamp(self, read: Read) -> None:
         """Take the largest timestamp from the time index of a sealed segment."""
@@ -179,6 +190,22 @@ class Segment:
         if last is not None:
             self.max_timestamp = self.last_time_entry = last[0]
             self.offset_of_max_timestamp = self.base_offset + last[1]
+
+    def check_max_timestamp(self, read: Read) -> None:
+        """DamagedSegment where the last entry of the time index cannot be right: retention goes by it.
+
+        Its batch must have that time, and the batches just behind it no later one.
+        """
+        last = self.times.last(read)
+        place = None if last is None else self.find(self.base_offset + last[1], read)
+        if last is not None and (place is None or place.header.max_timestamp != last[0]):
+            raise DamagedSegment(self.log, place.position if place else 0, "the time index is wrong")
+        start = place.position if place else 0
+        for batch in headers(self.log, start, self.size, read):
+            if batch.header.max_timestamp > self.max_timestamp:
+                raise DamagedSegment(self.log, batch.position, "the time index lacks entries")
+            if batch.position - start > TIME_CHECKED_BYTES:
+                return
 
     def load_first_timestamp(self, read: Read) -> None:
         first = next(headers(self.log, 0, self.size, read), None)
@@ -213,6 +240,8 @@ class Segment:
         for batch in headers(self.log, start, self.size, read):
             if batch.position == start and start and batch.header.base_offset > offset:
                 raise DamagedSegment(self.log, start, "an index entry points behind its offset")
+            if batch.position - start > INDEX_GAP_BYTES_MAX and not self.is_reindexed:
+                raise DamagedSegment(self.log, start, "the index lacks entries")
             if batch.header.last_offset >= offset:
                 return batch
         return None
@@ -251,6 +280,7 @@ class Segment:
         self.last_time_entry = cut.last_time_entry
         self.log.truncate(cut.position)
         self.size = cut.position
+        self.checked.cut(cut.position)
         self.bytes_since_index = 0
         self.max_timestamp = cut.max_timestamp
         self.offset_of_max_timestamp = cut.offset_of_max_timestamp

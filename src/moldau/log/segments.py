@@ -90,6 +90,7 @@ class Segments:
         if timestamp == _UNKNOWN:
             segment = self.by_number(index)
             segment.load_max_timestamp(read)
+            segment.check_max_timestamp(read)
             timestamp = self._max_timestamps[index] = segment.max_timestamp
         return timestamp
 

@@ -46,7 +46,8 @@ def write_snapshot(entries: Sequence[ProducerEntry]) -> bytes:
     return _HEAD.pack(VERSION, crc32c(body)) + body
 
 
-def read_snapshot(data: bytes) -> list[ProducerEntry]:
+def read_snapshot(data: bytes, offset: int | None = None) -> list[ProducerEntry]:
+    """The producers in a snapshot; `offset` is the one that it is named by, where that is to be compared."""
     try:
         version, crc = _HEAD.unpack_from(data)
         (count,) = _COUNT.unpack_from(data, _HEAD.size)
@@ -58,7 +59,10 @@ def read_snapshot(data: bytes) -> list[ProducerEntry]:
         raise BadSnapshot("checksum does not match")
     if len(data) != EMPTY_BYTES + count * _ENTRY.size:
         raise BadSnapshot(f"{count} entries do not fill {len(data)} bytes")
-    return [_entry(*fields) for fields in _ENTRY.iter_unpack(data[EMPTY_BYTES:])]
+    entries = [_entry(*fields) for fields in _ENTRY.iter_unpack(data[EMPTY_BYTES:])]
+    if offset is not None and any(entry.last_offset >= offset for entry in entries):
+        raise BadSnapshot("it speaks of later offsets than its name allows")
+    return entries
 
 
 def _entry(

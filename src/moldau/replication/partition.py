@@ -75,6 +75,13 @@ class Partition:
         self.refusal = ErrorCode.kafka_storage_error
         self.is_whole = False
 
+    def come_online(self, log: Log) -> None:
+        """There is a log for it after all."""
+        self.log = log
+        self.high_watermark = log.next_offset
+        self.refusal = ErrorCode.none
+        self.change(self.state)
+
     @property
     def is_offline(self) -> bool:
         return self.refusal is ErrorCode.kafka_storage_error

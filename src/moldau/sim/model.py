@@ -104,6 +104,8 @@ class Ledger:
     starts: list[Start] = field(default_factory=list)
     visible: Visible = field(default_factory=lambda: Visible(0, 0))
     look_ups: list[LookUp] = field(default_factory=list)
+    power_lost: bool = False
+    """Since the log was last opened, by a start that could not open it."""
 
     # What clients say
 
@@ -243,9 +245,14 @@ class Model:
     def __getitem__(self, partition: TopicPartition) -> Ledger:
         return self.ledgers[partition]
 
-    def on_start(self, life: int, ends: dict[TopicPartition, int], *, power_lost: bool) -> None:
+    def on_start(self, life: int, ends: dict[TopicPartition, int | None], *, power_lost: bool) -> None:
+        """Where each log ends; None for one that this start could not open."""
         for partition, ledger in self.ledgers.items():
-            ledger.on_start(Start(life, power_lost, ends.get(partition, 0)))
+            lost = power_lost or ledger.power_lost
+            end = ends.get(partition, 0)
+            ledger.power_lost = lost and end is None
+            if end is not None:
+                ledger.on_start(Start(life, lost, end))
 
     def fail(self, partition: TopicPartition | None, expected: str, found: str) -> None:
         if len(self.violations) < VIOLATIONS_KEPT:

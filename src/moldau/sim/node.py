@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from moldau.broker.node import Broker
 from moldau.config.broker import BrokerConfig
-from moldau.log.folder import DataFolderError
+from moldau.log.folder import AllFoldersFailed, DataFolderError
 from moldau.runtime.ports import Listener, Net, Runtime, Stream
 from moldau.sim.client import PORT
 from moldau.sim.disk import SimDisk
@@ -85,7 +85,10 @@ class BrokerNode:
 
     def _on_listen(self) -> None:
         assert self.broker is not None
-        ends = {place: partition.log.next_offset for place, partition in self.broker.partitions.items()}
+        ends = {
+            place: None if partition.is_offline else partition.log.next_offset
+            for place, partition in self.broker.partitions.items()
+        }
         self._world.trace.record(self.name, "logs end", *sorted(ends.items()))
         self._model.on_start(self.life, ends, power_lost=self._power_lost)
         self._power_lost = False
@@ -100,6 +103,8 @@ class BrokerNode:
         broker = self.broker
         if not self.host.alive or broker is None:
             return False
+        if broker.failure is not None:
+            return True
         return self.has_failed or any(partition.is_offline for partition in broker.partitions.values())
 
     def crash(self) -> None:
@@ -144,9 +149,10 @@ class BrokerNode:
         return condition()
 
     def check(self) -> None:
-        """The broker never gives up by itself, and never waits for the disk on its loop."""
-        if self.broker is not None and self.broker.failure is not None:
-            self._model.fail(None, "no broken invariant", repr(self.broker.failure))
+        """The broker never gives up by itself while it has a disk, and never waits for the disk on its loop."""
+        failure = None if self.broker is None else self.broker.failure
+        if failure is not None and not isinstance(failure, AllFoldersFailed):
+            self._model.fail(None, "no broken invariant", repr(failure))
         for disk in self._disks:
             if disk.stalls:
                 self._model.fail(None, "no wait for the disk on the loop", str(disk.stalls))

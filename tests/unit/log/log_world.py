@@ -16,6 +16,7 @@ from moldau.config.topic import TopicConfig, topic_config
 from moldau.log.log import Log
 from moldau.log.manager import LogManager
 from moldau.log.reader import Slice
+from moldau.log.search import _bring_in
 from moldau.records.compression import Codec
 from moldau.records.record import Record, build_batch, read_records
 from moldau.runtime.ports import Runtime
@@ -401,12 +402,27 @@ def batches_in(data: bytes) -> list[bytes]:
     return found
 
 
+def read_checked(log: Log, offset: int, max_bytes: int = 1 << 20) -> Slice:
+    """`Log.read` up to the end, with what is on the disk from before checked on the way, as `warm` does it."""
+
+    def read() -> Slice:
+        return log.read(offset, max_bytes, below_offset=log.next_offset, whole_first_batch=True)
+
+    try:
+        return read()
+    except BlockingIOError:
+        seen = _bring_in(log._reader.for_checking(), offset, log.next_offset, max_bytes)
+        if seen is not None:
+            log._search._note(seen)
+        return read()
+
+
 def read_all(log: Log, offset: int | None = None, max_bytes: int = 1 << 20) -> list[Record]:
     """Everything from an offset on, as a consumer reads it."""
     offset = log.log_start_offset if offset is None else offset
     found: list[Record] = []
     while offset < log.next_offset:
-        piece = data_of(log.read(offset, max_bytes, below_offset=log.next_offset, whole_first_batch=True))
+        piece = data_of(read_checked(log, offset, max_bytes))
         for one in batches_in(piece):
             found += [record for record in read_records(one) if record.offset >= offset]
         assert found and found[-1].offset >= offset, f"no progress at {offset}"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from log_world import NOW_MS, PARTITION, append, batch, batches_in, config, data_of
+from log_world import NOW_MS, PARTITION, append, batch, batches_in, config, data_of, read_checked
 
 from moldau.base.errors import KafkaError
 from moldau.base.ids import TopicPartition
@@ -100,7 +100,7 @@ def read_all(log: Log, max_bytes: int = 1 << 20) -> list[Record]:
     """Everything, as a consumer reads it: it goes on behind the last batch, whether or not that has records."""
     offset, found = log.log_start_offset, []
     while offset < log.next_offset:
-        piece = data_of(log.read(offset, max_bytes, below_offset=log.next_offset, whole_first_batch=True))
+        piece = data_of(read_checked(log, offset, max_bytes))
         assert piece, f"no progress at {offset}"
         for one in batches_in(piece):
             found += [record for record in read_records(one) if record.offset >= offset]
@@ -260,7 +260,7 @@ def test_every_offset_of_a_compacted_log_can_be_read_from_and_looked_up() -> Non
         left = read_all(log)
         for offset in range(log.next_offset):
             first = next(record for record in left if record.offset >= offset)
-            found = data_of(log.read(offset, 100, below_offset=log.next_offset, whole_first_batch=True))
+            found = data_of(read_checked(log, offset, 100))
             records = [r for r in read_records(found) if r.offset >= offset]
             assert records == [] or records[0] == first
             at = log.offset_for_timestamp(NOW_MS + offset // 2)
@@ -289,7 +289,7 @@ def test_a_segment_of_which_nothing_is_left_is_read_over() -> None:
         assert [log.segments.by_number(n).size for n in range(3)] == [0, 0, 0]
         assert [record.offset for record in read_all(log)] == [3]
         for offset in range(4):
-            found = log.read(offset, 1 << 20, below_offset=log.next_offset, whole_first_batch=True)
+            found = read_checked(log, offset, 1 << 20)
             assert read_records(data_of(found))[0].offset == 3
         assert log.read(0, 1 << 20, below_offset=3, whole_first_batch=True).length == 0
         at = await log.find_timestamp(NOW_MS)
@@ -304,12 +304,12 @@ def test_a_slice_that_a_reader_holds_outlives_the_swap() -> None:
     async def main(stage: Stage, world: World) -> None:
         log = await stage.open()
         fill(log)
-        held = log.read(0, 1 << 20, below_offset=log.next_offset, whole_first_batch=True)
+        held = read_checked(log, 0, 1 << 20)
         before = data_of(held)
         assert await stage.cleaner.clean(log) is not None
         assert data_of(held) == before
         fill(log, first=60)
-        again = log.read(0, 1 << 20, below_offset=log.next_offset, whole_first_batch=True)
+        again = read_checked(log, 0, 1 << 20)
         second = data_of(again)
         assert await stage.cleaner.clean(log) is not None
         assert (data_of(held), data_of(again)) == (before, second)

@@ -202,7 +202,7 @@ async def test_a_roll_that_fails_leaves_the_log_as_it_was() -> None:
     world = World(config(segment_bytes=str(size)))
     log = await world.new_log()
     append(log, batch(b"x"))
-    world.disk.failing["create", "1.log"] = errno.EIO
+    world.disk.failing["create", "1.log"] = errno.ENOSPC
     with pytest.raises(OSError, match="injected"):
         append(log, batch(b"y"))
     assert log.segments.bases == [0]

@@ -121,7 +121,8 @@ async def test_memory_of_readers_and_of_closed_segments_is_bounded() -> None:
     world = World(config(segment_bytes=str(SIZE)))
     log = await filled(100, world)
     for offset in range(100):
-        offsets(log, offset, 10)
+        await log.warm(offset, 10)
+        assert offsets(log, offset, 10) == [offset]
     assert len(log._reader._positions) <= POSITIONS_MAX
     assert len(log.segments._closed) <= CLOSED_SEGMENTS_KEPT
 
@@ -136,7 +137,7 @@ async def test_a_cold_index_or_header_says_so_and_warming_reads_it_in() -> None:
             log.read(50, 1000, below_offset=100, whole_first_batch=True)
         world.disk.calls.clear()
         await log.warm(50, 1000)
-        assert world.disk.calls["warm", "00000000000000000000.log"] == 1
+        assert world.disk.calls["pread", "00000000000000000000.log"] >= 1
     world.disk.cold = set()
     assert offsets(log, 50, SIZE) == [50]
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 import pytest
-from log_world import FOLDER, NOW_MS, PARTITION, World, append, batch, config, read_all, settle
+from log_world import FOLDER, NOW_MS, PARTITION, MemoryFile, World, append, batch, config, read_all, settle
 
 from moldau.base.errors import ErrorCode
 from moldau.log.log import Log
@@ -112,13 +112,76 @@ async def test_what_was_flushed_is_there_after_a_crash_and_the_rest_is_a_prefix(
     assert read_all(log)[-1].value == b"on"
 
 
-async def test_only_what_lies_behind_the_recovery_point_is_read() -> None:
+def watch_reads(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Of each .log file that is read, the first byte."""
+    first: dict[str, int] = {}
+    pread = MemoryFile.pread
+
+    def note(self: MemoryFile, length: int, position: int) -> bytes:
+        name = self.path.rsplit("/", 1)[-1]
+        if name.endswith(".log"):
+            first[name] = min(position, first.get(name, position))
+        return pread(self, length, position)
+
+    monkeypatch.setattr(MemoryFile, "pread", note)
+    return first
+
+
+async def test_only_what_lies_behind_the_recovery_point_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     world = small_segments()
-    await filled(world)
+    log = await filled(world, 43)
     await world.manager.write_checkpoints()
+    for _ in range(4):
+        append(log, batch(b"x" * 100))
+    first_read = watch_reads(monkeypatch)
+    log = await world.reopen(clean=False)
+    assert log.next_offset >= 43
+    assert first_read == {f"{40:020d}.log": 0}
+
+
+async def test_of_the_segment_before_the_recovery_point_only_the_end_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = small_segments()
+    log = await filled(world, 40, flush=True)
+    append(log, batch(b"x" * 100))
+    await settle()
+    assert log.last_flushed_offset == 40 == log.segments.active.base_offset
+    await world.manager.write_checkpoints()
+    first_read = watch_reads(monkeypatch)
     await world.reopen(clean=False)
-    read = {name for (what, name), n in world.disk.calls.items() if what == "pread" and name.endswith(".log")}
-    assert read == {f"{50:020d}.log"} or read == {f"{40:020d}.log"}
+    assert first_read == {f"{30:020d}.log": 8 * SIZE, f"{40:020d}.log": 0}
+
+
+async def test_batches_before_the_recovery_point_are_not_checked_and_not_cut_off(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """They were flushed: damage there is no torn write, and what lies behind it is good."""
+    world = small_segments()
+    log = await filled(world, 47)
+    await world.manager.write_checkpoints()
+    path = f"{HERE}/{40:020d}.log"
+    world.disk.files[path][3 * SIZE + 90] ^= 1
+    world.disk.durable[path] = bytes(world.disk.files[path])
+    log = await world.reopen(clean=False)
+    assert log.next_offset == 47
+    assert "cut off" not in caplog.text
+
+
+async def test_an_append_that_failed_before_a_roll_leaves_nothing_behind() -> None:
+    """The cut that took it back was not synced, and the power went."""
+    world = small_segments()
+    log = await filled(world, 40)
+    append(log, batch(b"x" * 100))
+    await settle()
+    await world.manager.write_checkpoints()
+    path = f"{HERE}/{30:020d}.log"
+    whole = bytes(world.disk.files[path])
+    world.disk.files[path] += whole[:20]
+    world.disk.durable[path] = bytes(world.disk.files[path])
+    log = await world.reopen(clean=False)
+    assert bytes(world.disk.files[path]) == whole
+    assert len(read_all(log)) == log.next_offset
 
 
 async def test_a_torn_tail_is_cut_off() -> None:

@@ -10,10 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from moldau.base.errors import ErrorCode
+from moldau.base.ids import TopicPartition
 from moldau.broker.interface import AdminBroker, AdminContext
 from moldau.broker.topic_view import OPERATIONS_UNASKED, TOPIC_OPERATIONS, partition_view, topic_view
 from moldau.controller.names import invalid_topic_name
-from moldau.metadata.image import INTERNAL_TOPICS, ClusterImage, Topic
+from moldau.metadata.image import INTERNAL_TOPICS, Topic
 
 API_KEY = 75
 VERSIONS = (0, 0)
@@ -31,34 +32,39 @@ def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
         ]
         return SimpleNamespace(throttle_time=0, topics=tuple(refused), next_cursor=None)
     limit = max(1, min(request.response_partition_limit, broker.config["max.request.partition.size.limit"]))
-    topics, next_cursor = _page(broker.image, names, cursor, limit)
+    topics, next_cursor = _page(broker, names, cursor, limit)
     return SimpleNamespace(throttle_time=0, topics=tuple(topics), next_cursor=next_cursor)
 
 
 def _page(
-    image: ClusterImage, names: list[str], cursor: Any, room: int
+    broker: AdminBroker, names: list[str], cursor: Any, room: int
 ) -> tuple[list[SimpleNamespace], SimpleNamespace | None]:
     topics: list[SimpleNamespace] = []
     for name in names:
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         if room == 0:
             return topics, _cursor(name, first)
-        topic = image.topics.get(name)
+        topic = broker.image.topics.get(name)
         if topic is None:
             is_valid = invalid_topic_name(name) is None
             error = ErrorCode.unknown_topic_or_partition if is_valid else ErrorCode.invalid_topic_exception
             topics.append(_missing(name, error, TOPIC_OPERATIONS))
             continue
         stop = min(first + room, len(topic.partitions))
-        topics.append(_part(image, topic, first, stop))
+        topics.append(_part(broker, topic, first, stop))
         room -= max(0, stop - first)
         if stop < len(topic.partitions):
             return topics, _cursor(name, stop)
     return topics, None
 
 
-def _part(image: ClusterImage, topic: Topic, first: int, stop: int) -> SimpleNamespace:
-    partitions = tuple(partition_view(image, index, topic.partitions[index]) for index in range(first, stop))
+def _part(broker: AdminBroker, topic: Topic, first: int, stop: int) -> SimpleNamespace:
+    partitions = tuple(
+        partition_view(
+            broker.image, TopicPartition(topic.name, index), topic.partitions[index], broker.offline
+        )
+        for index in range(first, stop)
+    )
     return topic_view(topic, partitions, TOPIC_OPERATIONS)
 
 

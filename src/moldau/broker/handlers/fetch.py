@@ -10,7 +10,6 @@ Limits as Kafka's: at least one whole batch, however large, from the first parti
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
@@ -22,8 +21,6 @@ from moldau.replication.fetch_session import NO_SESSION, FetchContext, WantedPar
 from moldau.replication.partition import NO_EPOCH, Partition
 from moldau.wire.codec import decode_request
 from moldau.wire.fetch import LEADER_HINTS_FROM, Fetched, FetchedTopic, Records, pack_fetch_response
-
-log = logging.getLogger(__name__)
 
 API_KEY = 1
 VERSIONS = (4, 18)
@@ -126,7 +123,7 @@ class Fetch:
                     raise
                 answer = self._answer(partition, wanted.index, b"")
             except OSError as error:
-                log.error("cannot read %s-%d: %s", wanted.topic, wanted.index, error)
+                self._broker.note_read_error(partition, error)
                 self._has_error = True
                 reads.append((wanted, _refused(wanted.index, ErrorCode.kafka_storage_error)))
                 continue
@@ -240,7 +237,7 @@ class Fetch:
         try:
             await partition.log.warm(offset, max_bytes)
         except OSError as error:
-            log.error("cannot read %s: %s", partition.topic_partition, error)
+            self._broker.note_read_error(partition, error)
             self._unreadable.append(partition)
 
     # ---- answering --------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from moldau.base.errors import ErrorCode
+from moldau.base.ids import TopicPartition
 from moldau.broker.advertised import endpoint_of
 from moldau.broker.interface import AdminBroker, AdminContext
 from moldau.broker.topic_view import (
@@ -117,8 +118,11 @@ def _operations(request: Any) -> int:
 
 
 def _found(broker: AdminBroker, request: Any, topic: Topic) -> SimpleNamespace:
-    image = broker.image
-    partitions = tuple(partition_view(image, index, state) for index, state in enumerate(topic.partitions))
+    image, offline = broker.image, broker.offline
+    partitions = tuple(
+        partition_view(image, TopicPartition(topic.name, index), state, offline)
+        for index, state in enumerate(topic.partitions)
+    )
     return topic_view(topic, partitions, _operations(request))
 
 

@@ -44,6 +44,14 @@ ADVERTISED_MIN_VERSION = 0
 ACKS_ALL, ACKS_NONE, ACKS_LEADER = -1, 0, 1
 ZSTD_SINCE_VERSION = 7
 UNKNOWN = -1
+DECIDED_BY_THE_LOG = frozenset(
+    {
+        ErrorCode.out_of_order_sequence_number,
+        ErrorCode.invalid_producer_epoch,
+        ErrorCode.kafka_storage_error,
+    }
+)
+"""Refusals of a batch that was found to be good, and may have its time of append in it already."""
 
 Answers = list[tuple[str | bytes, list[Produced]]]
 
@@ -92,13 +100,17 @@ def _append_lone(
     if not partition_log.is_straight or partition.last_turn is not None:
         return None
     try:
-        error, base_offset, last_offset, append_time_ms, log_start_offset, *_ = partition_log.append(
+        error, base_offset, last_offset, append_time_ms, log_start_offset, message, *_ = partition_log.append(
             frame, start, stop, partition.leader_epoch, broker.clock.wall_ms(), version >= ZSTD_SINCE_VERSION
         )
-    except OSError:
-        return None
+    except OSError:  # not to be tried again: the batch may have its offset, and its time of append, already
+        refused = _refused(broker, index, ErrorCode.kafka_storage_error)
+        return pack_produce_response(correlation_id, version, [(topic, [refused])])
     if error:
-        return None
+        if error not in DECIDED_BY_THE_LOG:
+            return None
+        refused = _refused(broker, index, error, message, log_start_offset)
+        return pack_produce_response(correlation_id, version, [(topic, [refused])])
     metrics = broker.metrics
     metrics.produced_batches += 1
     metrics.produced_bytes += stop - start
@@ -109,6 +121,13 @@ def _append_lone(
     return pack_lone_produced(
         correlation_id, version, topic, index, base_offset, append_time_ms, log_start_offset
     )
+
+
+def _refused(
+    broker: Any, index: int, error: ErrorCode, message: str | None = None, log_start_offset: int = UNKNOWN
+) -> Produced:
+    broker.metrics.produce_refused += 1
+    return index, error, UNKNOWN, UNKNOWN, log_start_offset, (), message, None
 
 
 def _last_of_each(topics: list[TopicRecords]) -> list[TopicRecords]:
@@ -300,8 +319,8 @@ class Produce:
             )
         except (KafkaError, Refused) as error:
             return self._refuse(index, error.code, error.message)
-        except OSError as error:
-            log.error("cannot append to %s-%d: %s", topic, index, error)
+        except OSError as error:  # the log's manager says it, once for many
+            log.debug("cannot append to %s-%d: %s", topic, index, error)
             return self._refuse(index, ErrorCode.kafka_storage_error, None)
         if appended.error:
             return self._refuse(

@@ -244,9 +244,13 @@ class LogCleaner:
         ready: asyncio.Queue[Replaced | None] = asyncio.Queue()
         tasks = self._runtime.tasks
 
-        async def take_in() -> None:
-            while (replaced := await ready.get()) is not None:
-                await swap_in(self._runtime, log, replaced)
+        async def take_in() -> OSError | None:
+            try:
+                while (replaced := await ready.get()) is not None:
+                    await swap_in(self._runtime, log, replaced)
+            except OSError as error:  # told when the child has ended, for which nobody may be waiting yet
+                return error
+            return None
 
         taking = tasks.spawn(take_in(), name=f"swap segments of {log.topic_partition}")
         child = tasks.spawn(tasks.in_child(compact, job, report=ready.put_nowait), name="compaction")
@@ -254,15 +258,17 @@ class LogCleaner:
         try:
             return await child
         except asyncio.CancelledError:
-            if taking.done():
-                taking.result()
+            if taking.done() and (failure := taking.result()) is not None:
+                raise failure from None
             while not ready.empty():
                 ready.get_nowait()
             raise
         finally:
             # A swap that has begun is never left half done while the log is in use.
             ready.put_nowait(None)
-            await asyncio.shield(taking)
+            failure = await asyncio.shield(taking)
+            if failure is not None:
+                raise failure
 
     async def _plan(self, log: Log, first_dirty: int) -> Job | None:
         config, settings, in_thread = log.config, self._settings(), self._runtime.tasks.in_thread

@@ -30,8 +30,9 @@ class AdminBroker:
         self.controller = Controller(store, state, SimRandom(2), self, self._on_change)
         asyncio.run(self.controller.register(BrokerInfo(1, {"PLAINTEXT": None}, rack="rack-1")))
         self.free_bytes = 1000
+        self.offline: set[TopicPartition] = set()
         self.log_manager = SimpleNamespace(
-            folders=[SimpleNamespace(path="/one"), SimpleNamespace(path="/two")]
+            folders=[SimpleNamespace(path=path, failure=None) for path in ("/one", "/two")]
         )
         self.runtime: Any = SimpleNamespace(
             tasks=self,

@@ -1,0 +1,31 @@
+"""What an error of the disk means for the data folder that it comes from.
+
+- No room (ENOSPC, EDQUOT): nothing is lost and nothing is in doubt. Who writes gets the error, who reads goes
+  on, and small files are written once there is room again.
+- Passing (out of descriptors or memory): the call was never made. It is tried again.
+- Everything else while writing or syncing: what the disk holds is no longer known, and the folder is failed for
+  this life of the broker. What was acknowledged after a sync is there at the next start.
+
+An error while reading is told to whoever reads, and changes nothing: a bad sector is no reason to give up the
+rest of a disk.
+"""
+
+from __future__ import annotations
+
+import errno
+
+NO_ROOM = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)})
+PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN})
+
+
+def is_no_room(error: OSError) -> bool:
+    return error.errno in NO_ROOM
+
+
+def is_passing(error: OSError) -> bool:
+    return error.errno in PASSING
+
+
+def reason(error: OSError) -> str:
+    """The error as a part of a sentence, without Python's number and path."""
+    return (error.strerror or str(error)).lower()

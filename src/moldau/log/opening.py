@@ -1,0 +1,213 @@
+"""The start of a broker's data folders: whose they are, what they hold, and every log in them opened.
+
+Folders are looked at and opened side by side, each with `num.recovery.threads.per.data.dir` threads at once. A
+folder that cannot be used is left out, with all that is in it, as long as there is another one; a log that cannot
+be read is offline, and the others of its folder are not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from moldau.base.ids import TopicPartition
+from moldau.config.topic import TopicConfig
+from moldau.log import names
+from moldau.log.checkpoints import BadCheckpoint, read_partition_metadata
+from moldau.log.disk_errors import reason
+from moldau.log.folder import Checkpoints, DataFolder, DataFolderError, FolderOffline
+from moldau.log.log import LoadedLog
+from moldau.log.recovery import Opening, load_log, unopened_log
+from moldau.runtime.ports import Disk, Runtime
+
+logger = logging.getLogger(__name__)
+
+LOGS_PER_JOB = 32
+"""Logs that one thread opens before it reports: few enough to spread, enough to make the hand-over cheap."""
+
+
+class Owner(NamedTuple):
+    cluster_id: str
+    node_id: int
+    process_id: int
+
+
+@dataclass(slots=True)
+class Contents:
+    """What a folder holds."""
+
+    clean: bool
+    checkpoints: Checkpoints
+    logs: list[tuple[TopicPartition, str]]
+
+
+class Opened(NamedTuple):
+    partition: TopicPartition
+    opening: Opening
+    loaded: LoadedLog
+    error: OSError | None
+    """Why it cannot be used."""
+
+
+# Whose they are
+
+
+async def acquire_folders(
+    runtime: Runtime, folders: Sequence[DataFolder], owner: Owner, known: Mapping[str, uuid.UUID]
+) -> None:
+    """Lock all folders. Those that cannot be used have a `failure` afterwards; DataFolderError where the broker
+    must not start, or none is left."""
+    in_thread = runtime.tasks.in_thread
+    refusals: list[str] = []
+    has_identity = {
+        folder.path: await in_thread(runtime.disk.exists, f"{folder.path}/{names.META_PROPERTIES}")
+        for folder in folders
+    }
+    # Folders may have changed places: one that is empty is missed only if its id is in no other one.
+    for folder in sorted(folders, key=lambda folder: not has_identity[folder.path]):
+        missed = known.get(folder.path)
+        if missed in [other.directory_id for other in folders]:
+            missed = None
+        try:
+            await in_thread(folder.acquire, *owner, missed)
+            if folder.directory_id is None:
+                await in_thread(folder.adopt, owner.cluster_id, owner.node_id, new_id(runtime))
+        except FolderOffline as refusal:
+            folder.failure = refusal.error
+            refusals.append(str(refusal))
+    _need_one(folders, refusals)
+    for text in refusals:
+        logger.error("%s Its partitions are offline", text[:1].upper() + text[1:])
+
+
+def _need_one(folders: Sequence[DataFolder], refusals: list[str]) -> None:
+    if all(folder.failure is not None for folder in folders):
+        if len(refusals) == 1:
+            raise DataFolderError(refusals[0])
+        raise DataFolderError(f"none of the data folders can be used. {' '.join(refusals)}")
+
+
+def new_id(runtime: Runtime) -> uuid.UUID:
+    """A random id whose text does not begin with a dash: it may be an argument of a command."""
+    while True:
+        value = runtime.random.uuid()
+        if not names.id_text(value).startswith("-"):
+            return value
+
+
+# What they hold
+
+
+async def survey(
+    runtime: Runtime, folders: Sequence[DataFolder], topic_id_of: Callable[[str], uuid.UUID | None]
+) -> dict[DataFolder, Contents]:
+    """What the folders hold that can be used. One that cannot be read has a `failure` afterwards."""
+    found: dict[DataFolder, Contents] = {}
+    refusals: list[str] = []
+    for folder in folders:
+        if folder.failure is None:
+            try:
+                found[folder] = await runtime.tasks.in_thread(_contents, folder)
+            except OSError as error:
+                folder.failure = error
+                refusals.append(f"data folder {folder.path} cannot be used: {reason(error)}.")
+    _need_one(folders, refusals)
+    for text in refusals:
+        logger.error("%s Its partitions are offline", text[:1].upper() + text[1:])
+    await runtime.tasks.in_thread(_leave_out_doubles, runtime.disk, found, topic_id_of)
+    return found
+
+
+def _contents(folder: DataFolder) -> Contents:
+    clean = folder.take_clean_mark()
+    checkpoints = folder.read_checkpoints()
+    return Contents(clean, checkpoints, folder.partitions())
+
+
+def _leave_out_doubles(
+    disk: Disk, found: Mapping[DataFolder, Contents], topic_id_of: Callable[[str], uuid.UUID | None]
+) -> None:
+    """A partition that lies in two folders, since one of them was away when a topic was made anew: the one
+    with the topic's id counts, else the first."""
+    places: dict[TopicPartition, list[tuple[Contents, str]]] = {}
+    for contents in found.values():
+        for partition, path in contents.logs:
+            places.setdefault(partition, []).append((contents, path))
+    for partition, doubles in places.items():
+        if len(doubles) == 1:
+            continue
+        topic_id = topic_id_of(partition.topic)
+        right = next((path for _, path in doubles if _topic_id(disk, path) == topic_id), doubles[0][1])
+        for contents, path in doubles:
+            if path != right:
+                contents.logs.remove((partition, path))
+                logger.error("%s lies in %s and in %s: the latter is left alone", partition, right, path)
+
+
+def _topic_id(disk: Disk, path: str) -> uuid.UUID | None:
+    try:
+        return read_partition_metadata(disk.read(f"{path}/{names.PARTITION_METADATA}"))
+    except (OSError, BadCheckpoint):
+        return None
+
+
+# Their logs
+
+
+async def open_logs(
+    runtime: Runtime,
+    folder: DataFolder,
+    contents: Contents,
+    config_of: Callable[[str], TopicConfig],
+    threads: int,
+    keep: Callable[[Opened, DataFolder], object],
+) -> None:
+    """Open every log of a folder, in so many threads at once."""
+    logs, clean = contents.logs, contents.clean
+    if not clean and logs:
+        logger.info("%s was not closed cleanly: %d logs are checked", folder.path, len(logs))
+    # To check a log may take long, so each is a job of its own; to open one does not.
+    size = min(LOGS_PER_JOB, -(-len(logs) // threads)) if clean else 1
+    limit = asyncio.Semaphore(threads)
+
+    async def open_some(some: list[tuple[TopicPartition, str]]) -> None:
+        openings = [(p, _opening(runtime, p, path, contents, config_of(p.topic))) for p, path in some]
+        async with limit:
+            opened = await runtime.tasks.in_thread(_load, runtime.disk, openings)
+        for one in opened:
+            keep(one, folder)
+
+    jobs = [logs[i : i + size] for i in range(0, len(logs), size or 1)]
+    for task in [runtime.tasks.spawn(open_some(some), name="open logs") for some in jobs]:
+        await task
+
+
+def _opening(
+    runtime: Runtime, partition: TopicPartition, path: str, contents: Contents, config: TopicConfig
+) -> Opening:
+    starts = contents.checkpoints.log_starts
+    return Opening(
+        folder=path,
+        clean=contents.clean,
+        recovery_point=contents.checkpoints.recovery_points.get(partition),
+        log_start_offset=None if starts is None else starts.get(partition, 0),
+        index_interval_bytes=config.index_interval_bytes,
+        now_ms=runtime.clock.wall_ms(),
+    )
+
+
+def _load(disk: Disk, openings: Sequence[tuple[TopicPartition, Opening]]) -> list[Opened]:
+    opened = []
+    for partition, opening in openings:
+        try:
+            opened.append(Opened(partition, opening, load_log(disk, opening), None))
+        except OSError as error:
+            # What is known of it from before goes into the next checkpoints as it is.
+            start = opening.log_start_offset or 0
+            unopened = unopened_log(disk, opening.folder, start, max(start, opening.recovery_point or 0))
+            opened.append(Opened(partition, opening, unopened, error))
+    return opened

@@ -14,7 +14,7 @@ FALLBACK_TESTS := tests/contract tests/cluster tests/unit/runtime tests/unit/log
 COMPILE := $(BIN)/pip-compile -q --strip-extras --generate-hashes --allow-unsafe \
   --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 .DEFAULT_GOAL := help
-.PHONY: help setup up test quick fallbacks lint docs bench bench-quick golden sim dist lock interop-setup clean
+.PHONY: help setup up test quick fallbacks lint docs bench bench-quick golden sim soak dist lock interop-setup clean
 
 help:  ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ golden: setup  ## capture requests and answers from the Apache Kafka at KAFKA=ho
 
 sim: setup  ## simulate with fresh seeds for about MINUTES=10 (a run takes about a second)
 	$(BIN)/python -m moldau.sim --seed $$(date +%s) --runs $$(( $(MINUTES) * 60 ))
+
+soak: setup  ## MINUTES=10 of load with kills, retention and compaction; writes docs/soak.md
+	$(BIN)/python -m moldau.bench.soak --minutes $(MINUTES) --docs docs
 
 dist: setup  ## build a wheel into dist/
 	$(BIN)/python -m build --no-isolation --wheel

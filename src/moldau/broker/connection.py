@@ -1,7 +1,9 @@
 """One client connection: bytes in, frames to the dispatcher, answers out in the order of their requests.
 
 Guarantees:
-- Answers leave in request order. A request that waits holds a `Slot`; later answers queue behind it.
+- Requests are served one after the other, as in Kafka, and answers leave in their order: a request that waits holds a
+  `Slot`, and what came after it waits too. Only produces overlap, so that those in flight share one sync; their order
+  of appending is the order in which they came.
 - A frame that fits into the broker's shared receive buffer is served where it lies, without a copy. A larger one is
   gathered in a buffer of its own that grows with what really arrived.
 - A client that does not read is held back: past the bounds in `base.limits` its requests are not read any more.
@@ -39,6 +41,7 @@ log = logging.getLogger(__name__)
 
 LENGTH = Struct(">i")
 LENGTH_BYTES = 4
+PRODUCE_KEY = b"\0\0"
 IN_MEMORY = (bytes, memoryview)
 JOINED_BYTES_MAX = (
     8 * 1024
@@ -68,10 +71,11 @@ Answer = bytes | list[Any]
 class Slot:
     """The place of an answer that is not there yet. `on_cancel` is called when the client goes away before it is."""
 
-    __slots__ = ("_connection", "answer", "is_filled", "on_cancel")
+    __slots__ = ("_connection", "answer", "is_filled", "is_produce", "on_cancel")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, is_produce: bool) -> None:
         self._connection = connection
+        self.is_produce = is_produce
         self.answer: Answer | None = None
         self.is_filled = False
         self.on_cancel: Callable[[], object] | None = None
@@ -97,6 +101,7 @@ class Connection:
         "_filled",
         "_frame_bytes_max",
         "_held_bytes",
+        "_is_in_line",
         "_is_paused",
         "_is_watching_writable",
         "_out",
@@ -136,6 +141,7 @@ class Connection:
         self._queue: deque[Any] = _NOTHING  # what the client has not taken yet
         self._held_bytes = 0
         self._slots: deque[Slot] = _NOTHING
+        self._is_in_line = False  # a request has arrived that must wait for an earlier one
         self._is_paused = False
         self._is_watching_writable = False
         stream.watch_readable(self.on_readable)
@@ -200,6 +206,7 @@ class Connection:
         position = 0
         is_private = self._partial is not None
         dispatch = self._dispatch
+        self._is_in_line = False
         try:
             while filled - position >= LENGTH_BYTES:
                 size = LENGTH.unpack_from(view, position)[0]
@@ -207,6 +214,8 @@ class Connection:
                     raise WireError(f"a frame of {size} bytes (allowed: 8 to {self._frame_bytes_max})")
                 start = position + LENGTH_BYTES
                 stop = start + size
+                if self._slots and not self._may_overtake(view, start):
+                    self._is_in_line = True
                 if stop > filled or self._is_held_back():
                     break
                 answer = dispatch(self, view[start:stop])
@@ -241,7 +250,7 @@ class Connection:
 
     def _take(self, answer: Answer) -> None:
         if self._slots:
-            slot = Slot(self)
+            slot = Slot(self, is_produce=True)
             slot.answer = answer
             slot.is_filled = True
             self._slots.append(slot)
@@ -259,9 +268,9 @@ class Connection:
             else:
                 self._out_is_small = False
 
-    def park(self) -> Slot:
+    def park(self, *, is_produce: bool = False) -> Slot:
         """A slot for the request being dispatched; its handler fills it later."""
-        slot = Slot(self)
+        slot = Slot(self, is_produce)
         if self._slots is _NOTHING:
             self._slots = deque()
         self._slots.append(slot)
@@ -282,6 +291,11 @@ class Connection:
 
     # ---- flow control -----------------------------------------------------------------------------------------
 
+    def _may_overtake(self, view: memoryview, start: int) -> bool:
+        """Whether a request may be served though an earlier one is not answered yet: a produce behind produces."""
+        is_produce = view[start : start + 2] == PRODUCE_KEY
+        return is_produce and all(slot.is_produce for slot in self._slots)
+
     def _is_held_back(self) -> bool:
         if self._held_bytes <= OUTPUT_BYTES_HELD_MAX and not self._slots and not self._queue:
             return False  # nearly always
@@ -291,6 +305,7 @@ class Connection:
             self._held_bytes > OUTPUT_BYTES_HELD_MAX
             or len(self._queue) > OUTPUT_ITEMS_HELD_MAX
             or len(self._slots) >= ANSWERS_PARKED_MAX
+            or (self._is_in_line and len(self._slots) > 0)
         )
 
     def hold(self, size: int) -> None:
@@ -422,8 +437,8 @@ class Connection:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing of it is under way: the idle time-out may end it."""
-        return not self._slots and not self._queue
+        """Nothing is owed to it: the idle time-out may end it, even where it has stopped taking its answers."""
+        return not self._slots
 
     def close(self, reason: str | None) -> None:
         if self.is_closed:

@@ -260,8 +260,7 @@ class Broker:
         configs = self.image.broker_configs
         self.config = self.config.with_dynamic(configs.get("", {}), configs.get(str(self.node_id), {}))
         self.fetch_bytes_max = self.config["fetch.max.bytes"]
-        self._server.connections_max = self.config["max.connections"]
-        self._server.connections_per_ip_max = self.config["max.connections.per.ip"]
+        self._server.set_limits(self.config["max.connections"], self.config["max.connections.per.ip"])
 
     # ---- disks that fail ----------------------------------------------------------------------------------
 

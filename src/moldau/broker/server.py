@@ -60,6 +60,12 @@ class Server:
             self._schedule_sweep()
         return listener
 
+    def set_limits(self, connections_max: int, connections_per_ip_max: int) -> None:
+        """`max.connections` and `max.connections.per.ip`, changed while running."""
+        self.connections_max = connections_max
+        self.connections_per_ip_max = connections_per_ip_max
+        self._admit_waiting()
+
     def _accept(self, stream: Stream, listener_name: str) -> None:
         ip = stream.peer[0]
         if self._per_ip.get(ip, 0) >= self.connections_per_ip_max:

@@ -57,9 +57,16 @@ class WantedPartition:
         self.current_leader_epoch: int = getattr(wanted, "current_leader_epoch", -1)
         self.last_fetched_epoch: int = getattr(wanted, "last_fetched_epoch", -1)
 
-    def has_news(self, error: int, has_records: bool, high_watermark: int, log_start_offset: int) -> bool:
+    def has_news(
+        self,
+        error: int,
+        has_records: bool,
+        high_watermark: int,
+        log_start_offset: int,
+        diverges: bool = False,
+    ) -> bool:
         """Whether an incremental answer must mention this partition; notes what it will say."""
-        if error:
+        if error or diverges:
             self.sent_high_watermark = NEVER_SENT  # mention it again once it is well
             return True
         is_new = (

@@ -122,7 +122,11 @@ def frame(body: bytes) -> bytes:
 
 
 def request(number: int, payload: bytes = b"") -> bytes:
+    """Small numbers are produces (API key 0), those from OTHER on are not."""
     return frame(struct.pack(">q", number) + payload)
+
+
+OTHER = 1 << 48
 
 
 class Peer:
@@ -141,7 +145,7 @@ class Peer:
         self.seen.append(body)
         answer = self.behaviour(body)
         if answer == "park":
-            self.slots.append(connection.park())
+            self.slots.append(connection.park(is_produce=body[:2] == bytes(2)))
             return None
         return answer
 
@@ -208,6 +212,30 @@ def test_parked_answers_filled_in_any_order_leave_in_request_order() -> None:
     for n in (3, 1, 4, 0, 2):
         peer.slots[n].fill(request(n))
     assert peer.numbers() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("first", "second"), [(OTHER, 1), (1, OTHER), (OTHER, OTHER + 1)])
+def test_a_request_waits_for_the_one_before_it_unless_both_are_produces(first: int, second: int) -> None:
+    peer = Peer()
+    peer.behaviour = lambda body: "park"
+    peer.stream.give(request(first) + request(second))
+    assert len(peer.seen) == 1 and peer.stream.readable is None
+    peer.slots[0].fill(request(first))
+    peer.server.turn()
+    assert len(peer.seen) == 2
+    assert peer.stream.readable is not None
+    peer.slots[1].fill(request(second))
+    assert peer.numbers() == [first, second]
+
+
+def test_a_client_that_has_stopped_reading_may_be_ended_as_idle() -> None:
+    peer = Peer()
+    peer.stream.room = 0
+    peer.stream.give(request(1))
+    assert peer.connection._queue and peer.connection.is_idle
+    peer.behaviour = lambda body: "park"
+    peer.stream.give(request(2))
+    assert not peer.connection.is_idle
 
 
 def test_a_request_without_an_answer_leaves_no_gap() -> None:

@@ -266,8 +266,10 @@ class Fetch:
 
 
 def _has_news(wanted: WantedPartition, answer: Fetched) -> bool:
-    _, error_code, high_watermark, _, log_start_offset, *_, records = answer
-    return wanted.has_news(error_code, bool(records), high_watermark, log_start_offset)
+    _, error_code, high_watermark, _, log_start_offset, _, _, diverging, _, records = answer
+    return wanted.has_news(
+        error_code, bool(records), high_watermark, log_start_offset, diverges=diverging is not None
+    )
 
 
 def _by_topic(reads: list[tuple[WantedPartition, Fetched]]) -> list[FetchedTopic]:

@@ -220,7 +220,7 @@ class Produce:
             return None
         if not self._unflushed:
             return self._packed(answers)
-        slot = self._slot = self._slot or self._connection.park()
+        slot = self._slot = self._slot or self._connection.park(is_produce=True)
         self.flush(lambda: slot.fill(self._packed(self.flushed(answers))))
         return None
 
@@ -245,7 +245,7 @@ class Produce:
     def answer_in_turn(self, topics: list[TopicRecords], partitions: list[Partition]) -> None:
         """Answer once the batches are recompressed and all who came earlier have appended theirs."""
         self._frame = memoryview(bytearray(self._frame))  # the connection receives into the buffer meanwhile
-        self._slot = self._connection.park()
+        self._slot = self._connection.park(is_produce=True)
         self._connection.hold(len(self._frame))
         turn = Turn(partitions)
         self._broker.tasks.spawn(self._answer_in_turn(topics, turn), name="produce in turn")

@@ -86,6 +86,7 @@ class _Work:
 
 class Flusher:
     __slots__ = (
+        "_ceiling",
         "_durable_to",
         "_files",
         "_log",
@@ -114,6 +115,8 @@ class Flusher:
         self.recovery_point = recovery_point
         """Everything below is on the disk, with its indexes and all small files."""
         self._durable_to = recovery_point
+        self._ceiling = FLUSH_NEVER
+        """The recovery point does not pass it: the log is about to be cut off there."""
         self.error: OSError | None = None
         self.whole = False
         """Sync the active segment's indexes too: at the end."""
@@ -194,7 +197,7 @@ class Flusher:
         if work.no_room is not None:
             self._log.note_error(work.no_room)
         else:
-            self.recovery_point = self._durable_to
+            self.recovery_point = min(self._durable_to, self._ceiling)
         return self.error
 
     def _interrupt(self, work: _Work, error: OSError) -> OSError:
@@ -209,6 +212,16 @@ class Flusher:
 
     def _keep_files(self, work: _Work) -> None:
         self._files = {**work.files, **self._files}
+
+    def hold(self, offset: int) -> None:
+        """The log will be cut off at an offset: what lies behind counts as not durable from now on."""
+        self._ceiling = offset
+        self.recovery_point = min(self.recovery_point, offset)
+
+    def release(self, next_offset: int) -> None:
+        """The log ends here, cut off or not."""
+        self._ceiling = FLUSH_NEVER
+        self._durable_to = min(self._durable_to, next_offset)
 
     def when_quiet(self, call: Callable[[], object]) -> None:
         """Call when no thread works on the log's files: now, or after the flush that is under way."""

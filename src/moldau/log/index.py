@@ -7,8 +7,8 @@ file is always a prefix of the index: what is lost at a crash is rebuilt from th
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable
+from contextlib import suppress
 from struct import Struct
 
 from moldau.runtime.ports import Disk, File
@@ -83,14 +83,23 @@ class Index:
                 # stay in memory for the next attempt; rolling and closing insist.
                 pass
 
+    @property
+    def has_pending(self) -> bool:
+        return bool(self._pending)
+
     def drain(self) -> None:
         """Write what is pending. OSError leaves the index as it was."""
         pending = self._pending
         if pending:
             position = self._written * self.entry.size
-            if self.file.pwrite(pending, position) != len(pending):
-                self.file.truncate(position)
-                raise OSError(errno.ENOSPC, "no space left for index entries", self.path)
+            written = 0
+            try:
+                while written < len(pending):
+                    written += self.file.pwrite(pending[written:], position + written)
+            except OSError:
+                with suppress(OSError):  # what is left over is written over the next time, or ignored
+                    self.file.truncate(position)
+                raise
             self._written += len(pending) // self.entry.size
             self._pending = bytearray()
 

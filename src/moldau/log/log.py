@@ -24,19 +24,21 @@ from moldau.base.limits import RECOMPRESSED_INLINE_BYTES_MAX
 from moldau.config.topic import TopicConfig
 from moldau.log import names
 from moldau.log.checkpoints import write_partition_metadata
-from moldau.log.epochs import EpochEnd, LeaderEpochs
+from moldau.log.epochs import EpochEnd
 from moldau.log.flush import Flushed, Flusher
 from moldau.log.index import read_nowait, read_waiting
+from moldau.log.loaded import LoadedLog
 from moldau.log.producers import BatchSeen, OutOfSequence, ProducerEntry, Producers
 from moldau.log.reader import EMPTY, Reader, Slice, TimestampOffset
 from moldau.log.recall import earlier_batches
+from moldau.log.removal import Removal
 from moldau.log.reshaping import Reshaping
-from moldau.log.retention import remove_files
 from moldau.log.scan import DamagedSegment
 from moldau.log.search import Search, by_max_timestamp, by_timestamp
 from moldau.log.segment import RELATIVE_OFFSET_MAX, Segment
 from moldau.log.segments import Segments
 from moldau.log.snapshots import write_snapshot
+from moldau.log.truncation import Checkpoint, Truncation
 from moldau.records.batch import (
     ATTRIBUTES_POSITION,
     CODEC_MASK,
@@ -73,21 +75,6 @@ class Appended(NamedTuple):
     """`flush.messages` is reached: answer after `Log.flush_then`."""
 
 
-class LoadedLog(NamedTuple):
-    """What was found in a log's folder, or made there."""
-
-    bases: list[int]
-    active: Segment
-    next_offset: int
-    log_start_offset: int
-    recovery_point: int
-    epochs: LeaderEpochs
-    producers: Producers
-    snapshot_offset: int
-    """The newest snapshot's; -1 where there is none."""
-    topic_id: uuid.UUID | None
-
-
 class Log:
     __slots__ = (
         "_closing",
@@ -97,6 +84,7 @@ class Log:
         "_on_failure",
         "_producers",
         "_reader",
+        "_removal",
         "_rules",
         "_runtime",
         "_search",
@@ -138,6 +126,7 @@ class Log:
         self._snapshot_offset = loaded.snapshot_offset
         self._reader = Reader(self.segments)
         self._flusher = Flusher(self, runtime, str(topic_partition), loaded.recovery_point)
+        self._removal = Removal(self, self._flusher, runtime, str(topic_partition))
         self._search = Search(self, self._reader, runtime)
         self._closing = False
         self.reshaping = Reshaping()
@@ -390,38 +379,49 @@ class Log:
         if not self._has_old_segment():
             return 0
         if self._flusher.is_writing:  # a segment may wait for its sync, or its snapshot be unwritten
-            await self._until(self._flusher.write)
+            await self.until(self._flusher.write)
         gone: list[str] = []
         count = 0
         try:
             while self._has_old_segment():
                 base_offset = self.segments.remove_first()
                 count += 1
-                suffixes = (names.OFFSET_INDEX, names.TIME_INDEX, names.LOG)
-                gone += (names.file_name(base_offset, suffix + names.DELETED) for suffix in suffixes)
-                gone += self._drop_snapshot(base_offset)
+                gone += [*names.deleted_files(base_offset), *self._removal.drop_snapshot(base_offset)]
         finally:
-            if gone:
-                later = self._remove_later(gone, self._config.file_delete_delay_ms)
-                self._runtime.tasks.spawn(later, name=f"remove segments of {self.topic_partition}")
+            self._removal.later(gone, self._config.file_delete_delay_ms)
         return count
 
     def _has_old_segment(self) -> bool:
         end_offset = self.segments.first_end_offset
         return self.failure is None and end_offset is not None and end_offset <= self.log_start_offset
 
-    def _drop_snapshot(self, offset: int) -> list[str]:
-        name = names.file_name(offset, names.SNAPSHOT)
-        self._flusher.drop_file(name)
-        try:
-            self._runtime.disk.rename(f"{self.folder}/{name}", f"{self.folder}/{name}{names.DELETED}")
-        except FileNotFoundError:
-            return []
-        return [name + names.DELETED]
+    # Truncating
 
-    async def _remove_later(self, gone: list[str], delay_ms: int) -> None:
-        await self._runtime.tasks.sleep(delay_ms / 1000)
-        await self._runtime.tasks.in_thread(remove_files, self._runtime.disk, self.folder, gone)
+    async def truncate_to(self, offset: int, checkpoint: Checkpoint) -> None:
+        """Let the log end at an offset, or before the batch that reaches over it. On the disk when it returns.
+
+        Below the log's start it is empty afterwards, and begins there. `checkpoint` is the manager's; nobody may
+        append meanwhile. OSError: not all is cut off, try again.
+        """
+        await self._truncation().to(offset, checkpoint)
+
+    async def truncate_fully_and_start_at(self, offset: int, checkpoint: Checkpoint) -> None:
+        """Drop everything: the log is empty and begins at an offset. As `truncate_to`."""
+        await self._truncation().fully(offset, checkpoint)
+
+    def _truncation(self) -> Truncation:
+        return Truncation(self, self._flusher, self._removal, self._runtime)
+
+    def cut_back(self, start_offset: int, next_offset: int, producers: Producers, snapshot: int) -> None:
+        """The segments were cut off (`truncation`): the log is this from now on."""
+        self.log_start_offset, self.next_offset = start_offset, next_offset
+        self._producers, self._snapshot_offset = producers, snapshot
+        if self.segments.first_base_offset == next_offset:
+            self.epochs.clear()
+        else:
+            self.epochs.truncate_from_end(next_offset)
+        self._reader.forget_positions()
+        self._set_limits(self.segments.active)
 
     async def settle_indexes(self) -> None:
         """Wait until no index of the log is being mended. Until the next await, none will be."""
@@ -436,9 +436,8 @@ class Log:
         self._reader.forget_positions()
         for base_offset in old:
             if base_offset not in new:
-                gone += self._drop_snapshot(base_offset)
-        later = self._remove_later(gone, self._config.file_delete_delay_ms)
-        self._runtime.tasks.spawn(later, name=f"remove segments of {self.topic_partition}")
+                gone += self._removal.drop_snapshot(base_offset)
+        self._removal.later(gone, self._config.file_delete_delay_ms)
 
     # Reading
 
@@ -510,9 +509,10 @@ class Log:
 
     async def flush(self) -> None:
         """Wait until all that was appended so far is on the disk; raises the error if it cannot be."""
-        await self._until(self.flush_then)
+        await self.until(self.flush_then)
 
-    async def _until(self, start: Callable[[Flushed], None]) -> None:
+    async def until(self, start: Callable[[Flushed], None]) -> None:
+        """Wait for what calls back when it is on the disk; raises the error if it cannot be."""
         done: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
 
         def wake(error: OSError | None) -> None:
@@ -584,7 +584,7 @@ class Log:
         if self.failure is not None or self._closing:
             return
         self._closing = True
-        idle = self._flusher.is_idle
+        idle = self._flusher.is_idle and self.segments.active.is_sealed
         has_content = self.next_offset > self.log_start_offset or len(self._producers) > 0
         if self.next_offset > self._snapshot_offset and has_content:
             self._queue_snapshot()

@@ -19,7 +19,8 @@ from moldau.config.topic import TopicConfig
 from moldau.log import names
 from moldau.log.disk_errors import is_no_room, is_passing
 from moldau.log.folder import Checkpoints, DataFolder
-from moldau.log.log import LoadedLog, Log
+from moldau.log.loaded import LoadedLog
+from moldau.log.log import Log
 from moldau.log.opening import Opened, Owner, acquire_folders, open_logs, survey
 from moldau.log.recovery import create_log, unopened_log
 from moldau.log.retention import Limits, look_through
@@ -339,7 +340,7 @@ class LogManager:
         start_offset = await self._runtime.tasks.in_thread(
             look_through, log.segments.copy(), end_offset, log.log_start_offset, limits
         )
-        if start_offset <= log.log_start_offset or log.failure is not None:
+        if not log.log_start_offset < start_offset <= log.next_offset or log.failure is not None:
             return
         logger.info("%s: records before %d are no longer kept", log, start_offset)
         active = log.segments.active

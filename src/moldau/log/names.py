@@ -40,6 +40,11 @@ def file_name(offset: int, suffix: str) -> str:
     return f"{offset:020d}{suffix}"
 
 
+def deleted_files(base_offset: int) -> list[str]:
+    """The names of a segment's files that wait for their removal."""
+    return [file_name(base_offset, suffix + DELETED) for suffix in (OFFSET_INDEX, TIME_INDEX, LOG)]
+
+
 def offset_of(name: str, suffix: str) -> int | None:
     """The offset in a file's name, None where it is not a name of that kind."""
     digits = name[: -len(suffix)]

@@ -20,7 +20,7 @@ from moldau.log import names
 from moldau.log.checkpoints import BadCheckpoint, read_partition_metadata
 from moldau.log.disk_errors import reason
 from moldau.log.folder import Checkpoints, DataFolder, DataFolderError, FolderOffline
-from moldau.log.log import LoadedLog
+from moldau.log.loaded import LoadedLog
 from moldau.log.recovery import Opening, load_log, unopened_log
 from moldau.runtime.ports import Disk, Runtime
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from moldau.base.errors import ErrorCode
-from moldau.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, SEQUENCE_MAX
+from moldau.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, SEQUENCE_MAX, BatchHeader
 
 BATCHES_KEPT = 5
 _new_tuple = tuple.__new__
@@ -135,6 +135,19 @@ class Producers:
         entry.last_timestamp = timestamp
         if transactional and entry.current_txn_first_offset < 0:
             entry.current_txn_first_offset = first_offset
+
+    def add_batch(self, header: BatchHeader) -> None:
+        """A batch that lies in the log, of a producer or of none."""
+        if header.producer_id >= 0 and not header.is_control:
+            self.add(
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                header.base_offset,
+                header.last_offset,
+                header.max_timestamp,
+                header.is_transactional,
+            )
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that were silent for long and have no open transaction; returns how many."""

@@ -27,7 +27,7 @@ from moldau.log.checkpoints import BadCheckpoint, read_epochs, read_partition_me
 from moldau.log.disk_errors import is_no_room
 from moldau.log.epochs import LeaderEpochs
 from moldau.log.index import read_waiting
-from moldau.log.log import LoadedLog
+from moldau.log.loaded import LoadedLog
 from moldau.log.producers import ProducerEntry, Producers
 from moldau.log.reindex import build_indexes, count_in, indexes_look_right, install_indexes
 from moldau.log.scan import Batch, DamagedSegment, checked_batches, headers
@@ -294,22 +294,9 @@ def _replay(
                 if batch.header.base_offset >= stop:
                     return
                 if batch.header.base_offset >= start:
-                    add_to_producers(producers, batch.header)
+                    producers.add_batch(batch.header)
         except DamagedSegment as damage:
             logger.error("producers' state may be incomplete: %s", damage)
-
-
-def add_to_producers(producers: Producers, header: BatchHeader) -> None:
-    if header.producer_id >= 0 and not header.is_control:
-        producers.add(
-            header.producer_id,
-            header.producer_epoch,
-            header.base_sequence,
-            header.base_offset,
-            header.last_offset,
-            header.max_timestamp,
-            header.is_transactional,
-        )
 
 
 def _recover(disk: Disk, opening: Opening, files: _Files) -> LoadedLog:
@@ -332,7 +319,7 @@ def _recover(disk: Disk, opening: Opening, files: _Files) -> LoadedLog:
         if header.leader_epoch > epochs.latest:
             epochs.assign(header.leader_epoch, header.base_offset)
         if header.base_offset >= snapshot_offset:
-            add_to_producers(producers, header)
+            producers.add_batch(header)
 
     _mend_indexes(disk, opening, files.bases[:first])
     if first and recovery_point <= files.bases[first]:

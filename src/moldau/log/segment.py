@@ -169,6 +169,14 @@ class Segment:
             self.times.append(self.max_timestamp, self.offset_of_max_timestamp - self.base_offset)
             self.last_time_entry = self.max_timestamp
 
+    @property
+    def is_sealed(self) -> bool:
+        return (
+            not self.offsets.has_pending
+            and not self.times.has_pending
+            and self.max_timestamp <= self.last_time_entry
+        )
+
     def seal(self) -> None:
         """Complete the indexes: the last time entry is what retention and look-up by time go by."""
         self.add_time_entry()

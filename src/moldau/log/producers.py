@@ -1,9 +1,10 @@
-"""The idempotent producers of a log: their epoch and last five batches (KIP-98, KIP-360).
+"""The producers of a log: their epoch, last five batches and open transaction (KIP-98, KIP-360, KIP-890).
 
-`check` decides, `add` is the only mutator for data batches, the same live and at recovery. As in Kafka, a
-producer that the log does not know may begin with any sequence number, and a retry older than five batches
-is out of order. Open transactions (`current_txn_first_offset`, coordinator epochs) are carried in
-snapshots; markers end them in the part of the log that handles transactions.
+`check` and `check_marker` decide, `add` (data) and `end_transaction` (markers) are the only mutators, the same live
+and at recovery. As in Kafka, a producer that the log does not know may begin with any sequence number, and a
+retry older than five batches is out of order. The first batch of a transaction is taken only from someone who has
+asked the coordinator about it: `begin_verification` gives a guard, which a marker makes worthless, so that a late
+batch opens no transaction that nobody will ever end.
 """
 
 from __future__ import annotations
@@ -12,7 +13,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from moldau.base.errors import ErrorCode
-from moldau.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, SEQUENCE_MAX, BatchHeader
+from moldau.log.index import Read
+from moldau.log.scan import Batch
+from moldau.log.transactions import Aborted, Ended, OpenTransactions, read_marker
+from moldau.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, SEQUENCE_MAX
+from moldau.runtime.ports import File
 
 BATCHES_KEPT = 5
 _new_tuple = tuple.__new__
@@ -68,6 +73,19 @@ class ProducerEntry:
         return None
 
 
+class Verification:
+    """A producer's transaction is being looked up: the guard that its first batch here must show."""
+
+    __slots__ = ("begins_with_zero", "epoch", "lowest_sequence")
+
+    def __init__(self, epoch: int, sequence: int, begins_with_zero: bool) -> None:
+        self.epoch = epoch
+        self.lowest_sequence = sequence
+        """Of several requests in flight, the one that must come first."""
+        self.begins_with_zero = begins_with_zero
+        """With an epoch for each transaction its sequences begin anew; a later one has lost its beginning."""
+
+
 class OutOfSequence(Exception):
     def __init__(self, code: ErrorCode, reason: str) -> None:
         super().__init__(reason)
@@ -75,10 +93,15 @@ class OutOfSequence(Exception):
 
 
 class Producers:
-    __slots__ = ("_entries",)
+    __slots__ = ("_entries", "_verifying", "open")
 
     def __init__(self, entries: Iterable[ProducerEntry] = ()) -> None:
         self._entries = {entry.producer_id: entry for entry in entries}
+        self._verifying: dict[int, Verification] = {}
+        self.open = OpenTransactions()
+        for entry in sorted(self._entries.values(), key=lambda entry: entry.current_txn_first_offset):
+            if entry.current_txn_first_offset >= 0:
+                self.open.begin(entry.producer_id, entry.current_txn_first_offset)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -90,21 +113,130 @@ class Producers:
         return [self._entries[producer_id] for producer_id in sorted(self._entries)]
 
     def check(
-        self, producer_id: int, epoch: int, first_sequence: int, last_offset_delta: int
+        self,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        last_offset_delta: int,
+        transactional: bool = False,
+        guard: Verification | None = None,
     ) -> BatchSeen | None:
         """None for a batch that continues, the stored batch for a retry of it; raises OutOfSequence."""
         entry = self._entries.get(producer_id)
-        if entry is None:
-            return None
-        if epoch == entry.epoch:
+        if entry is not None and epoch == entry.epoch:
             if first_sequence == entry.next_sequence and entry.batches:
-                return None
-            last_sequence = (first_sequence + last_offset_delta) & SEQUENCE_MAX
-            seen = entry.find(first_sequence, last_sequence)
-            if seen is not None:
-                return seen
-        _check_slowly(entry, epoch, first_sequence)
+                if (entry.current_txn_first_offset >= 0) == transactional:
+                    return None
+            else:
+                last_sequence = (first_sequence + last_offset_delta) & SEQUENCE_MAX
+                seen = entry.find(first_sequence, last_sequence)
+                if seen is not None:
+                    return seen
+        if transactional and not self.has_open_transaction(producer_id, epoch):
+            self._check_verified(producer_id, entry, first_sequence, guard)
+        if entry is not None:
+            _check_slowly(entry, epoch, first_sequence)
+            if entry.current_txn_first_offset >= 0 and not transactional:
+                raise OutOfSequence(
+                    ErrorCode.invalid_txn_state,
+                    f"a batch of producer {producer_id} is not of its transaction",
+                )
         return None
+
+    # Transactions
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        entry = self._entries.get(producer_id)
+        return entry is not None and entry.epoch == epoch and entry.current_txn_first_offset >= 0
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, first_sequence: int, begins_with_zero: bool
+    ) -> Verification | None:
+        """The guard for a batch of a transaction; None where the transaction is open here already."""
+        if self.has_open_transaction(producer_id, epoch):
+            return None
+        found = self._verifying.get(producer_id)
+        if found is None:
+            found = Verification(epoch, first_sequence, begins_with_zero)
+            self._verifying[producer_id] = found
+        elif epoch > found.epoch:
+            found.epoch, found.lowest_sequence = epoch, first_sequence
+        elif epoch == found.epoch:
+            found.lowest_sequence = min(found.lowest_sequence, first_sequence)
+        return found
+
+    def is_verified(self, producer_id: int, epoch: int, guard: Verification | None) -> bool:
+        """Whether a transaction may be opened here, or is open: nobody has ended it since the guard was given."""
+        is_guarded = guard is not None and self._verifying.get(producer_id) is guard
+        return is_guarded or self.has_open_transaction(producer_id, epoch)
+
+    def _check_verified(
+        self, producer_id: int, entry: ProducerEntry | None, first_sequence: int, guard: Verification | None
+    ) -> None:
+        if guard is None or self._verifying.get(producer_id) is not guard:
+            raise OutOfSequence(
+                ErrorCode.invalid_txn_state, "the record is not part of an ongoing transaction"
+            )
+        has_no_state = entry is None or not entry.batches
+        if guard.begins_with_zero and has_no_state and first_sequence != 0:
+            expected = 0
+        elif first_sequence > guard.lowest_sequence:
+            expected = guard.lowest_sequence
+        else:
+            return
+        raise OutOfSequence(
+            ErrorCode.out_of_order_sequence_number,
+            f"sequence {first_sequence} of producer {producer_id} comes before {expected}",
+        )
+
+    def check_epoch(self, producer_id: int, epoch: int) -> None:
+        """Whether a coordinator may write for this epoch of a producer; raises OutOfSequence."""
+        entry = self._entries.get(producer_id)
+        if entry is not None and epoch < entry.epoch:
+            _refuse_epoch(entry, epoch)
+
+    def check_marker(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int
+    ) -> None:
+        """Whether a coordinator may end the producer's transaction; raises OutOfSequence.
+
+        With an epoch for each transaction (version 2) a marker's epoch is a new one, unless it is written again.
+        """
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            return
+        is_late = epoch < entry.epoch or (
+            transaction_version >= 2 and epoch == entry.epoch and entry.current_txn_first_offset >= 0
+        )
+        if is_late:
+            raise OutOfSequence(
+                ErrorCode.invalid_producer_epoch,
+                f"the marker's epoch {epoch} of producer {producer_id} is behind {entry.epoch}",
+            )
+        if coordinator_epoch < entry.coordinator_epoch:
+            raise OutOfSequence(
+                ErrorCode.transaction_coordinator_fenced,
+                f"coordinator epoch {coordinator_epoch} is smaller than the last seen {entry.coordinator_epoch}",
+            )
+
+    def end_transaction(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, marker_offset: int, timestamp: int
+    ) -> Ended | None:
+        """A marker was appended; what it has ended, None where nothing was open."""
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            entry = self._entries[producer_id] = ProducerEntry(producer_id, epoch)
+        elif entry.epoch != epoch:
+            entry.epoch = epoch
+            entry.from_snapshot = False
+            entry.batches.clear()
+        entry.coordinator_epoch = coordinator_epoch
+        entry.last_timestamp = timestamp
+        entry.current_txn_first_offset = -1
+        self._verifying.pop(producer_id, None)
+        return self.open.end(producer_id, marker_offset)
+
+    # Data
 
     def add(
         self,
@@ -127,18 +259,28 @@ class Producers:
             batches.clear()
         elif len(batches) == BATCHES_KEPT:
             del batches[0]
-        last_sequence = (first_sequence + last_offset - first_offset) & SEQUENCE_MAX
+        last_sequence = (
+            (first_sequence + last_offset - first_offset) & SEQUENCE_MAX
+            if first_sequence >= 0
+            else NO_SEQUENCE  # a coordinator's own batch
+        )
         batches.append(
             _new_tuple(BatchSeen, (first_sequence, last_sequence, first_offset, last_offset, timestamp))
         )
         entry.next_sequence = (last_sequence + 1) & SEQUENCE_MAX
         entry.last_timestamp = timestamp
-        if transactional and entry.current_txn_first_offset < 0:
-            entry.current_txn_first_offset = first_offset
+        if transactional:
+            self._verifying.pop(producer_id, None)
+            if entry.current_txn_first_offset < 0:
+                entry.current_txn_first_offset = first_offset
+                self.open.begin(producer_id, first_offset)
 
-    def add_batch(self, header: BatchHeader) -> None:
-        """A batch that lies in the log, of a producer or of none."""
-        if header.producer_id >= 0 and not header.is_control:
+    def add_batch(self, file: File, batch: Batch, read: Read) -> Aborted | None:
+        """A batch that lies in the log, of a producer or of none; the transaction that it aborts, if it does."""
+        header = batch.header
+        if header.producer_id < 0:
+            return None
+        if not header.is_control:
             self.add(
                 header.producer_id,
                 header.producer_epoch,
@@ -148,6 +290,20 @@ class Producers:
                 header.max_timestamp,
                 header.is_transactional,
             )
+            return None
+        marker = read_marker(read(file, header.size, batch.position))
+        if marker is None:
+            return None
+        ended = self.end_transaction(
+            header.producer_id,
+            header.producer_epoch,
+            marker.coordinator_epoch,
+            header.base_offset,
+            header.max_timestamp,
+        )
+        if ended is None or marker.is_commit:
+            return None
+        return Aborted(header.producer_id, ended.first_offset, header.base_offset, ended.last_stable_offset)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that were silent for long and have no open transaction; returns how many."""
@@ -158,15 +314,13 @@ class Producers:
         ]
         for producer_id in gone:
             del self._entries[producer_id]
+            self._verifying.pop(producer_id, None)
         return len(gone)
 
 
 def _check_slowly(entry: ProducerEntry, epoch: int, first_sequence: int) -> None:
     if epoch < entry.epoch:
-        raise OutOfSequence(
-            ErrorCode.invalid_producer_epoch,
-            f"epoch {epoch} of producer {entry.producer_id} is smaller than the last seen {entry.epoch}",
-        )
+        _refuse_epoch(entry, epoch)
     if entry.epoch == NO_PRODUCER_EPOCH:
         return
     if epoch != entry.epoch:
@@ -180,3 +334,10 @@ def _check_slowly(entry: ProducerEntry, epoch: int, first_sequence: int) -> None
             ErrorCode.out_of_order_sequence_number,
             f"sequence {first_sequence} of producer {entry.producer_id} does not follow {entry.last_sequence}",
         )
+
+
+def _refuse_epoch(entry: ProducerEntry, epoch: int) -> None:
+    raise OutOfSequence(
+        ErrorCode.invalid_producer_epoch,
+        f"epoch {epoch} of producer {entry.producer_id} is smaller than the last seen {entry.epoch}",
+    )

@@ -15,7 +15,7 @@ from struct import Struct, error
 from crc32c import crc32c
 
 from moldau.log.producers import BatchSeen, ProducerEntry
-from moldau.records.batch import SEQUENCE_MAX
+from moldau.records.batch import NO_SEQUENCE, SEQUENCE_MAX
 
 VERSION = 1
 _HEAD = Struct(">hI")
@@ -80,7 +80,7 @@ def _entry(
     entry.last_timestamp = timestamp
     entry.current_txn_first_offset = current_txn_first_offset
     if last_offset >= 0:
-        first_sequence = (last_sequence - offset_delta) & SEQUENCE_MAX
+        first_sequence = (last_sequence - offset_delta) & SEQUENCE_MAX if last_sequence >= 0 else NO_SEQUENCE
         seen = BatchSeen(first_sequence, last_sequence, last_offset - offset_delta, last_offset, timestamp)
         entry.batches.append(seen)
         entry.next_sequence = (last_sequence + 1) & SEQUENCE_MAX

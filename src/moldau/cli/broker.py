@@ -47,8 +47,9 @@ def command(
     """
     config = read_config({}, path, parse_pairs(settings, "--set"))
     option = "log.dirs"
-    refuse_foreign_broker(config.log_dir, option)
-    prepare_folder(config.log_dir, option)
     default_store = os.path.join(config.log_dir, STORE_FILE)
     store_file = store_path(store or config["moldau.store"], default_store)
+    refuse_foreign_broker(config.log_dir, option)
+    if store_file == default_store or len(config.log_dirs) == 1:
+        prepare_folder(config.log_dir, option)  # else the broker can do without one of its folders
     run_broker(Launch(config, store_file, as_json, log_level, log_format))

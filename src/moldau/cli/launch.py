@@ -157,9 +157,7 @@ async def serve(runtime: Runtime, launch: Launch) -> None:
         await stopping.wait()
         if broker.failure is not None:
             # Not closed cleanly, on purpose: what is on the disk is checked at the next start.
-            raise CliError(
-                f"The broker stopped itself: {broker.failure}.", "The log above says where; please report it."
-            )
+            raise stopped_itself(broker.failure)
         log.info("stopping")
         await broker.stop()
     finally:
@@ -179,6 +177,15 @@ async def start(broker: Broker, launch: Launch) -> None:
         raise cannot_start(f"{sentence_case(wrong).rstrip('.')}.", advice) from error
     except OSError as error:
         raise explain_start(error, launch, broker.listeners) from error
+
+
+def stopped_itself(failure: BaseException) -> CliError:
+    from moldau.log.folder import AllFoldersFailed
+
+    hint = "The log above says where; please report it."
+    if isinstance(failure, AllFoldersFailed):
+        hint = "Look at the disks (`dmesg` says more), and start it again: it will check its logs."
+    return CliError(f"The broker stopped itself: {failure}.", hint)
 
 
 async def stop_on_failure(broker: Broker, stopping: asyncio.Event) -> None:
@@ -250,8 +257,13 @@ def failing_address(config: BrokerConfig, listening: Collection[str]) -> tuple[s
 
 
 def write_pid(path: str) -> None:
-    with open(path, "w") as file:
-        file.write(f"{os.getpid()}\n")
+    try:
+        with open(path, "w") as file:
+            file.write(f"{os.getpid()}\n")
+    except (
+        OSError
+    ) as error:  # a disk that is full, or the one of several that is broken: no reason not to serve
+        log.warning("cannot write %s: %s", path, error.strerror)
 
 
 def remove_pid(path: str) -> None:
@@ -261,5 +273,5 @@ def remove_pid(path: str) -> None:
             if file.read().strip() != str(os.getpid()):
                 return
         os.remove(path)
-    except FileNotFoundError:
+    except OSError:
         pass

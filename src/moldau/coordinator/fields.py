@@ -14,6 +14,7 @@ from uuid import UUID
 
 from moldau.wire.primitives import UVARINTS, WireError, pack_string, pack_tagged_fields, read_uvarint
 
+_INT8 = Struct(">b")
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
 _INT64 = Struct(">q")
@@ -32,6 +33,9 @@ class FieldReader:
         self._data = memoryview(data)
         self._position = 0
         self.flexible = flexible
+
+    def int8(self) -> int:
+        return self._number(_INT8)
 
     def int16(self) -> int:
         return self._number(_INT16)
@@ -100,6 +104,14 @@ class FieldWriter:
     def __init__(self, version: int, *, flexible: bool = False) -> None:
         self._out = bytearray(_INT16.pack(version))
         self._flexible = flexible
+
+    def int8(self, value: int) -> FieldWriter:
+        self._out += _INT8.pack(value)
+        return self
+
+    def int16(self, value: int) -> FieldWriter:
+        self._out += _INT16.pack(value)
+        return self
 
     def int32(self, value: int) -> FieldWriter:
         self._out += _INT32.pack(value)

@@ -233,6 +233,7 @@ def _start_anew(disk: Disk, opening: Opening, files: _Files) -> LoadedLog:
         files.remove_segment(base_offset)
     for offset in files.snapshots:
         files.remove(offset, names.SNAPSHOT)
+    files.bases = files.snapshots = []
     start = opening.log_start_offset or 0
     make = Segment.create if start else Segment.new
     active = make(disk, opening.folder, start, opening.now_ms)

@@ -1,0 +1,44 @@
+"""Logs of which a crash, or a deletion, has left nothing: they go on at their start, and close whole."""
+
+from __future__ import annotations
+
+import random
+
+from log_world import PARTITION, World, append, batch
+
+from moldau.base.errors import ErrorCode
+from moldau.log.inspect import Seen, Severity
+from moldau.log.inspect_files import FolderState
+from moldau.log.inspect_folder import verify_log
+
+
+class LoseAll(random.Random):
+    """A crash after which nothing is left that was not synced."""
+
+    def randrange(self, *_: object) -> int:  # type: ignore[override]
+        return 0
+
+
+async def test_a_log_that_lost_all_its_records_begins_anew_at_its_start() -> None:
+    world = World()
+    log = await world.new_log()
+    append(log, batch(b"a"))
+    log.delete_records_before(1)
+    await world.manager.write_checkpoints()
+    world.disk.failing["write_atomic", "leader-epoch-checkpoint"] = 5  # it is not there to tell of epochs
+    again = await world.reopen(clean=False, rng=LoseAll())
+    world.disk.failing.clear()
+    assert (again.failure, again.log_start_offset, again.next_offset) == (None, 1, 1)
+    assert append(again, batch(b"b")).error is ErrorCode.none
+
+
+async def test_a_log_whose_records_were_all_deleted_closes_with_whole_indexes() -> None:
+    world = World()
+    log = await world.new_log()
+    append(log, batch(b"a"))
+    await log.flush()
+    log.delete_records_before(1)
+    await world.manager.close()
+    standing = FolderState.of(world.disk, "/data").standing(PARTITION)  # type: ignore[arg-type]
+    found = verify_log(world.disk, log.folder, standing, Seen())  # type: ignore[arg-type]
+    assert [finding for finding in found if finding.severity is Severity.DAMAGE] == []

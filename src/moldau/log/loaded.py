@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from moldau.log.epochs import LeaderEpochs
@@ -23,3 +24,5 @@ class LoadedLog(NamedTuple):
     snapshot_offset: int
     """The newest snapshot's; -1 where there is none."""
     topic_id: uuid.UUID | None
+    aborted_bases: Sequence[int] = ()
+    """Of the segments that have an index of aborted transactions."""

@@ -28,9 +28,9 @@ from moldau.log.epochs import EpochEnd
 from moldau.log.flush import Flushed, Flusher
 from moldau.log.index import read_nowait, read_waiting
 from moldau.log.loaded import LoadedLog
-from moldau.log.producers import BatchSeen, OutOfSequence, ProducerEntry, Producers
+from moldau.log.producers import BatchSeen, ProducerEntry, Producers, Verification
+from moldau.log.producing import Producing
 from moldau.log.reader import EMPTY, Reader, Slice, TimestampOffset
-from moldau.log.recall import earlier_batches
 from moldau.log.removal import Removal
 from moldau.log.reshaping import Reshaping
 from moldau.log.scan import DamagedSegment
@@ -38,16 +38,17 @@ from moldau.log.search import Search, by_max_timestamp, by_timestamp
 from moldau.log.segment import RELATIVE_OFFSET_MAX, Segment
 from moldau.log.segments import Segments
 from moldau.log.snapshots import write_snapshot
+from moldau.log.transactions_index import AbortedIndexes
 from moldau.log.truncation import Checkpoint, Truncation
 from moldau.records.batch import (
     ATTRIBUTES_POSITION,
     CODEC_MASK,
+    CONTROL,
     LENGTH_AND_BEFORE_BYTES,
     NO_TIMESTAMP,
     OFFSET_AND_EPOCH,
     TRANSACTIONAL,
     read_header,
-    sequence_after,
 )
 from moldau.records.validate import AppendRules, HeaderFields, RecordError, Refused, check_batch, recompress
 from moldau.runtime.ports import Runtime
@@ -82,7 +83,6 @@ class Log:
         "_flusher",
         "_on_error",
         "_on_failure",
-        "_producers",
         "_reader",
         "_removal",
         "_rules",
@@ -94,6 +94,7 @@ class Log:
         "folder",
         "log_start_offset",
         "next_offset",
+        "producing",
         "reshaping",
         "segments",
         "topic_id",
@@ -122,10 +123,11 @@ class Log:
         self.epochs = loaded.epochs
         self.segments = Segments(runtime.disk, folder, loaded.bases, loaded.active)
         self.failure: OSError | None = None
-        self._producers = loaded.producers
         self._snapshot_offset = loaded.snapshot_offset
         self._reader = Reader(self.segments)
         self._flusher = Flusher(self, runtime, str(topic_partition), loaded.recovery_point)
+        aborted = AbortedIndexes(runtime.disk, folder, loaded.aborted_bases)
+        self.producing = Producing(self, self._flusher, loaded.producers, aborted)
         self._removal = Removal(self, self._flusher, runtime, str(topic_partition))
         self._search = Search(self, self._reader, runtime)
         self._closing = False
@@ -166,30 +168,43 @@ class Log:
         leader_epoch: int,
         now_ms: int,
         zstd_allowed: bool = True,
+        guard: Verification | None = None,
     ) -> Appended:
-        """Append a client's batch as the leader. Offset and epoch are written into the buffer, in place."""
+        """Append a client's batch as the leader. Offset and epoch are written into the buffer, in place.
+
+        `guard` is for the first batch of a transaction (see `producing`).
+        """
         if self.failure is not None:
             raise self.failure
         rules = self._rules
-        config = self._config
+        segment_bytes = self._config.segment_bytes
         try:
             header = check_batch(buffer, start, stop, rules, now_ms, zstd_allowed)
             stop = start + header[1] + LENGTH_AND_BEFORE_BYTES
             if rules.codec is not None and rules.codec != header[5] & CODEC_MASK:
                 buffer = memoryview(bytearray(recompress(buffer[start:stop], rules)))
                 start, stop, header = 0, len(buffer), read_header(buffer)
-            if stop - start > config.segment_bytes:
+            if stop - start > segment_bytes:
                 raise Refused(
                     ErrorCode.record_list_too_large,
-                    f"batch of {stop - start} bytes exceeds segment.bytes of {config.segment_bytes}",
+                    f"batch of {stop - start} bytes exceeds segment.bytes of {segment_bytes}",
                     before_append=True,
                 )
             if header[9] >= 0 or header[5] & TRANSACTIONAL:
-                duplicate = self._check_producer(header)
-                if duplicate is not None:
-                    return duplicate
+                seen = self.producing.check(header, guard)
+                if seen is not None:
+                    return self._duplicate(seen)
         except Refused as refusal:
-            return self._refused(refusal)
+            return self.refused(refusal)
+        return self.put(buffer, start, stop, header, leader_epoch, now_ms)
+
+    def put(
+        self, buffer: memoryview, start: int, stop: int, header: HeaderFields, leader_epoch: int, now_ms: int
+    ) -> Appended:
+        """Append a batch that was checked, or that the broker itself has made."""
+        if self.failure is not None:
+            raise self.failure
+        config = self._config
         base_offset = self.next_offset
         last_offset = base_offset + header[6]
         max_timestamp = header[8]
@@ -215,10 +230,16 @@ class Log:
         if leader_epoch != self.epochs.latest:
             self.assign_epoch(leader_epoch, base_offset)
         if header[9] >= 0:
-            self._producers.add(header[9], header[10], header[11], base_offset, last_offset, max_timestamp)
+            if header[5] & CONTROL:
+                self.producing.end(buffer[start:stop], base_offset)
+            else:
+                transactional = header[5] & TRANSACTIONAL != 0
+                self.producing.state.add(
+                    header[9], header[10], header[11], base_offset, last_offset, max_timestamp, transactional
+                )
         flusher = self._flusher
         flush_due = flusher.has_policy and flusher.note_appended(header[12])
-        append_time_ms = now_ms if rules.log_append_time else NO_TIMESTAMP
+        append_time_ms = now_ms if self._rules.log_append_time else NO_TIMESTAMP
         start_offset = self.log_start_offset
         return _new_tuple(
             Appended,
@@ -245,46 +266,19 @@ class Log:
         except Refused:
             return bytearray(batch)
 
-    def _check_producer(self, header: HeaderFields) -> Appended | None:
-        """The answer to a retry of a stored batch, None for a batch to be appended; raises Refused."""
-        try:
-            seen = self._producers.check(header[9], header[10], header[11], header[6])
-        except OutOfSequence as refusal:
-            seen = self._recall(header)
-            if seen is None:
-                raise Refused(refusal.code, str(refusal)) from None
-        if seen is not None:
-            return Appended(
-                _NO_ERROR,
-                seen.first_offset,
-                seen.last_offset,
-                seen.timestamp,
-                self.log_start_offset,
-                duplicate=True,
-                flush_due=self._flusher.must_wait(seen.last_offset),
-            )
-        if header[5] & TRANSACTIONAL:
-            raise Refused(ErrorCode.invalid_txn_state, "the record is not part of an ongoing transaction")
-        return None
+    def _duplicate(self, seen: BatchSeen) -> Appended:
+        """The answer to a retry of a stored batch."""
+        return Appended(
+            _NO_ERROR,
+            seen.first_offset,
+            seen.last_offset,
+            seen.timestamp,
+            self.log_start_offset,
+            duplicate=True,
+            flush_due=self._flusher.must_wait(seen.last_offset),
+        )
 
-    def _recall(self, header: HeaderFields) -> BatchSeen | None:
-        """A retry of a batch that was stored before a restart, and is not in the snapshot."""
-        entry = self._producers.get(header[9])
-        if entry is None or not entry.from_snapshot or entry.epoch != header[10]:
-            return None
-        try:
-            entry.batches[:0] = earlier_batches(self.segments, entry, read_nowait)
-        except BlockingIOError:
-            self._in_background(earlier_batches, self.segments.copy(), entry, read_waiting)
-            raise Refused(
-                ErrorCode.kafka_storage_error, "the producer's batches are being read in: try again"
-            ) from None
-        except DamagedSegment as damage:
-            logger.error("%s", damage)
-        entry.from_snapshot = False
-        return entry.find(header[11], sequence_after(header[11], header[6]))
-
-    def _in_background(self, work: Callable[..., object], *arguments: object) -> None:
+    def in_background(self, work: Callable[..., object], *arguments: object) -> None:
         """Blocking work whose effect is that its pages are cached afterwards."""
         in_thread = self._runtime.tasks.in_thread
 
@@ -294,7 +288,7 @@ class Log:
 
         self._runtime.tasks.spawn(run(), name=f"read in {self.topic_partition}")
 
-    def _refused(self, refusal: Refused) -> Appended:
+    def refused(self, refusal: Refused) -> Appended:
         log_start_offset = -1 if refusal.before_append else self.log_start_offset
         return Appended(
             refusal.code, -1, -1, NO_TIMESTAMP, log_start_offset, refusal.message, refusal.record_errors
@@ -322,7 +316,7 @@ class Log:
             segment.load_first_timestamp(read_nowait)
         except BlockingIOError:
             segment.first_timestamp = _NOT_KNOWN_YET
-            self._in_background(segment.load_first_timestamp, read_waiting)
+            self.in_background(segment.load_first_timestamp, read_waiting)
         except (OSError, DamagedSegment) as damage:
             segment.first_timestamp = _NOT_KNOWN_YET
             logger.error("%s does not roll by time: %s", self.topic_partition, damage)
@@ -344,6 +338,7 @@ class Log:
         self.segments.begin(new)
         self._queue_snapshot()
         self._flusher.queue(old.sync)
+        self.producing.queue_sync(old.base_offset)
         self._flusher.queue_folder_sync()
         self._flusher.write()
 
@@ -387,6 +382,7 @@ class Log:
                 base_offset = self.segments.remove_first()
                 count += 1
                 gone += [*names.deleted_files(base_offset), *self._removal.drop_snapshot(base_offset)]
+                gone += self.producing.aborted.mark_deleted(base_offset)
         finally:
             self._removal.later(gone, self._config.file_delete_delay_ms)
         return count
@@ -415,7 +411,8 @@ class Log:
     def cut_back(self, start_offset: int, next_offset: int, producers: Producers, snapshot: int) -> None:
         """The segments were cut off (`truncation`): the log is this from now on."""
         self.log_start_offset, self.next_offset = start_offset, next_offset
-        self._producers, self._snapshot_offset = producers, snapshot
+        self.producing.state, self._snapshot_offset = producers, snapshot
+        self.producing.aborted.cut_off(next_offset, self.segments.bases)
         if self.segments.first_base_offset == next_offset:
             self.epochs.clear()
         else:
@@ -467,7 +464,7 @@ class Log:
 
     async def warm(self, offset: int, max_bytes: int) -> None:
         """Bring what a read needs into the page cache, and check it where nobody has yet."""
-        await self._search.warm(offset, max_bytes)
+        await self._search.warm(offset, max_bytes, self.producing.bringing_in(offset))
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record whose timestamp is not below the given one. Raises as `read`."""
@@ -493,10 +490,10 @@ class Log:
         return self.epochs.end_offset_for(epoch, self.next_offset)
 
     def producers(self) -> list[ProducerEntry]:
-        return self._producers.entries()
+        return self.producing.state.entries()
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
-        return self._producers.expire(now_ms, expiration_ms)
+        return self.producing.state.expire(now_ms, expiration_ms)
 
     def size_bytes(self) -> int:
         return self.segments.size_bytes()
@@ -540,13 +537,14 @@ class Log:
 
     def write_unwritten(self) -> None:
         """Small files that there was no room for are tried again."""
+        self.producing.write_unwritten()
         if self._flusher.unwritten:
             self._flusher.write()
 
     def _queue_snapshot(self) -> None:
         self._snapshot_offset = self.next_offset
         name = names.file_name(self.next_offset, names.SNAPSHOT)
-        self._flusher.queue_file(name, write_snapshot(self._producers.entries()))
+        self._flusher.queue_file(name, write_snapshot(self.producing.state.entries()))
 
     # Errors and the end
 
@@ -585,13 +583,14 @@ class Log:
             return
         self._closing = True
         idle = self._flusher.is_idle and self.segments.active.is_sealed
-        has_content = self.next_offset > self.log_start_offset or len(self._producers) > 0
+        has_content = self.next_offset > self.log_start_offset or len(self.producing.state) > 0
         if self.next_offset > self._snapshot_offset and has_content:
             self._queue_snapshot()
             idle = False
         if not idle:
             if self.segments.active.size:
                 self.segments.active.seal()
+            self.producing.queue_sync(self.segments.active.base_offset)
             self._flusher.whole = True
             await self.flush()
         unwritten = self._flusher.unwritten

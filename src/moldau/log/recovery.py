@@ -33,7 +33,7 @@ from moldau.log.reindex import build_indexes, count_in, indexes_look_right, inst
 from moldau.log.scan import Batch, DamagedSegment, checked_batches, headers
 from moldau.log.segment import RELATIVE_OFFSET_MAX, Segment
 from moldau.log.snapshots import EMPTY_BYTES, BadSnapshot, read_snapshot
-from moldau.records.batch import BatchHeader
+from moldau.log.transactions_index import AbortedIndexes, is_whole
 from moldau.runtime.ports import Disk
 
 logger = logging.getLogger(__name__)
@@ -80,6 +80,7 @@ def load_log(disk: Disk, opening: Opening) -> LoadedLog:
         opening.clean and opening.recovery_point is None
     ):  # all but the last segment was flushed before the stop
         opening = replace(opening, recovery_point=files.bases[-1])
+    opening = _check_transaction_indexes(disk, opening, files)
     if opening.clean and _end_is_known(disk, opening, files):
         loaded = _load_clean(disk, opening, files)
     else:
@@ -112,6 +113,19 @@ def _end_is_known(disk: Disk, opening: Opening, files: _Files) -> bool:
     return True
 
 
+def _check_transaction_indexes(disk: Disk, opening: Opening, files: _Files) -> Opening:
+    """Where an index of aborted transactions is damaged, it is made anew with all that follows."""
+    for base_offset in files.offsets(names.TRANSACTION_INDEX):
+        if base_offset not in files.bases:
+            files.remove(base_offset, names.TRANSACTION_INDEX)  # of a segment that was removed
+        elif not is_whole(disk, opening.folder, base_offset):
+            path = files.path(base_offset, names.TRANSACTION_INDEX)
+            logger.warning("%s is damaged, and made anew", path)
+            recovery_point = min(opening.recovery_point or 0, base_offset)
+            return replace(opening, clean=False, recovery_point=recovery_point)
+    return opening
+
+
 class _Files:
     """The names in a log's folder, sorted out."""
 
@@ -119,8 +133,8 @@ class _Files:
         self._disk = disk
         self.folder = folder
         self.names = found
-        self.bases = self._offsets(names.LOG)
-        self.snapshots = self._offsets(names.SNAPSHOT)
+        self.bases = self.offsets(names.LOG)
+        self.snapshots = self.offsets(names.SNAPSHOT)
         self._tell_missing_segments()
 
     @classmethod
@@ -138,13 +152,13 @@ class _Files:
 
     def _tell_missing_segments(self) -> None:
         """An index without its segment: what a removal leaves at the beginning, and else a loss."""
-        indexed = {*self._offsets(names.OFFSET_INDEX), *self._offsets(names.TIME_INDEX)}
+        indexed = {*self.offsets(names.OFFSET_INDEX), *self.offsets(names.TIME_INDEX)}
         for offset in sorted(indexed.difference(self.bases)):
             if self.bases and offset > self.bases[0]:
                 path = self.path(offset, names.LOG)
                 logger.error("%s is missing, with its records; its indexes are there", path)
 
-    def _offsets(self, suffix: str) -> list[int]:
+    def offsets(self, suffix: str) -> list[int]:
         return sorted(o for o in (names.offset_of(name, suffix) for name in self.names) if o is not None)
 
     def path(self, offset: int, suffix: str) -> str:
@@ -160,8 +174,12 @@ class _Files:
             self._disk.remove(f"{self.folder}/{name}")
 
     def remove_segment(self, base_offset: int) -> None:
-        for suffix in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX):
+        for suffix in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX):
             self.remove(base_offset, suffix)
+
+    def transaction_indexes(self) -> list[int]:
+        """The segments that have an index of aborted transactions."""
+        return [base for base in self.bases if self.has(base, names.TRANSACTION_INDEX)]
 
     def remove_stray_snapshots(self, keep: int) -> None:
         """Snapshots that belong to no segment, but for the one at the end of the log."""
@@ -267,6 +285,7 @@ def _load_clean(disk: Disk, opening: Opening, files: _Files) -> LoadedLog:
         producers,
         snapshot_offset,
         files.topic_id(),
+        files.transaction_indexes(),
     )
 
 
@@ -295,7 +314,7 @@ def _replay(
                 if batch.header.base_offset >= stop:
                     return
                 if batch.header.base_offset >= start:
-                    producers.add_batch(batch.header)
+                    producers.add_batch(segment.log, batch, read_waiting)
         except DamagedSegment as damage:
             logger.error("producers' state may be incomplete: %s", damage)
 
@@ -316,11 +335,18 @@ def _recover(disk: Disk, opening: Opening, files: _Files) -> LoadedLog:
         producers,
     )
 
-    def take(header: BatchHeader) -> None:
+    for base_offset in files.bases[first:]:
+        files.remove(base_offset, names.TRANSACTION_INDEX)
+    aborted = AbortedIndexes(disk, opening.folder, files.transaction_indexes())
+
+    def take(segment: Segment, batch: Batch) -> None:
+        header = batch.header
         if header.leader_epoch > epochs.latest:
             epochs.assign(header.leader_epoch, header.base_offset)
         if header.base_offset >= snapshot_offset:
-            producers.add_batch(header)
+            found = producers.add_batch(segment.log, batch, read_waiting)
+            if found is not None:
+                aborted.append(segment.base_offset, found)
 
     _mend_indexes(disk, opening, files.bases[:first])
     if first and recovery_point <= files.bases[first]:
@@ -343,6 +369,8 @@ def _recover(disk: Disk, opening: Opening, files: _Files) -> LoadedLog:
     # What a killed process had not synced is read and confirmed to retries from now on, so it must outlast a
     # power cut; and files that were removed must not come back beside new ones.
     active.sync()
+    for base_offset in aborted.bases:
+        aborted.sync(base_offset)
     disk.sync_folder(opening.folder)
     return LoadedLog(
         kept,
@@ -354,6 +382,7 @@ def _recover(disk: Disk, opening: Opening, files: _Files) -> LoadedLog:
         producers,
         snapshot_offset,
         files.topic_id(),
+        aborted.bases,
     )
 
 
@@ -379,7 +408,7 @@ def _mend_end(disk: Disk, opening: Opening, base_offset: int, end_offset: int) -
 
 
 def _check_segments(
-    disk: Disk, opening: Opening, files: _Files, first: int, take: Callable[[BatchHeader], None]
+    disk: Disk, opening: Opening, files: _Files, first: int, take: Callable[[Segment, Batch], None]
 ) -> tuple[list[int], Segment, int]:
     """Check segments from one on; returns the base offsets that stay, the last segment and the next offset."""
     next_offset = files.bases[first]
@@ -406,7 +435,7 @@ def _check_segments(
 
 
 def _check_segment(
-    disk: Disk, opening: Opening, base_offset: int, next_offset: int, take: Callable[[BatchHeader], None]
+    disk: Disk, opening: Opening, base_offset: int, next_offset: int, take: Callable[[Segment, Batch], None]
 ) -> tuple[Segment, int, bool]:
     """Check one segment, cut it off at the first bad batch, and build its indexes.
 
@@ -422,7 +451,7 @@ def _check_segment(
             _check_offsets(segment, batch, next_offset)
             next_offset = batch.header.next_offset
             count_in(segment, batch, opening.index_interval_bytes)
-            take(batch.header)
+            take(segment, batch)
     except DamagedSegment as damage:
         logger.warning("%s; cut off there, %d bytes are dropped", damage, size - segment.size)
         segment.log.truncate(segment.size)

@@ -48,6 +48,10 @@ class AbortedIndexes:
     def bases(self) -> list[int]:
         return list(self._bases)
 
+    def copy(self) -> AbortedIndexes:
+        """For a search in a thread: what is in the files."""
+        return AbortedIndexes(self._disk, self._folder, self._bases)
+
     def append(self, base_offset: int, aborted: Aborted) -> None:
         """The segment's marker has aborted a transaction. OSError: the entry counts, and is written by `drain`."""
         if base_offset not in self._bases:

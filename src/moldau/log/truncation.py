@@ -199,6 +199,6 @@ def _replay(segments: Segments, start: int, stop: int, producers: Producers) -> 
                 if batch.header.base_offset >= stop:
                     return
                 if batch.header.base_offset >= start:
-                    producers.add_batch(batch.header)
+                    producers.add_batch(segment.log, batch, read_waiting)
         except DamagedSegment as damage:
             logger.error("producers' state may be incomplete: %s", damage)

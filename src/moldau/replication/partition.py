@@ -88,7 +88,15 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        return self.high_watermark
+        """Up to where readers with read_committed may see: before the first transaction that is not decided."""
+        high_watermark = self.high_watermark
+        transactions = self.log.producing.state.open
+        if not transactions:
+            return high_watermark
+        first = transactions.first_unstable_offset(high_watermark)
+        if first is None or first >= high_watermark:
+            return high_watermark
+        return max(first, self.log.log_start_offset)
 
     def advance_high_watermark(self, next_offset: int) -> None:
         """Everything below `next_offset` is on every in-sync replica, and as durable as the topic asks."""

@@ -10,6 +10,7 @@ Limits as Kafka's: at least one whole batch, however large, from the first parti
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
@@ -30,6 +31,9 @@ UNKNOWN_OFFSET = -1
 NO_REPLICA = -1
 TELLS_THE_LEADER = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)  # KIP-951
 RECORDS = -1  # where a partition's answer has its records
+
+Aborted = Sequence[tuple[int, int]] | None
+"""The aborted transactions of a partition's records; None for a reader that takes them too."""
 
 
 def serve(
@@ -121,7 +125,7 @@ class Fetch:
                     continue
                 if not skip_cold:
                     raise
-                answer = self._answer(partition, wanted.index, b"")
+                answer = self._answer(partition, wanted.index, b"", self._no_aborted)
             except OSError as error:
                 self._broker.note_read_error(partition, error)
                 self._has_error = True
@@ -143,7 +147,7 @@ class Fetch:
             raise KafkaError(error)
         if wanted.last_fetched_epoch >= 0 and (diverging := _diverging(partition, wanted)) is not None:
             self._has_diverged = True
-            return self._answer(partition, wanted.index, b"", diverging)
+            return self._answer(partition, wanted.index, b"", self._no_aborted, diverging)
         limit = partition.last_stable_offset if self._is_committed_only else partition.high_watermark
         max_bytes = min(wanted.max_bytes, self._max_bytes - self._total_bytes)
         try:
@@ -154,11 +158,14 @@ class Fetch:
                 whole_first_batch=self._total_bytes == 0,
             )
             records = self._take(part, inline_left) if part.length else b""
+            aborted: Aborted = None
+            if self._is_committed_only:
+                aborted = partition.log.producing.aborted_in(wanted.fetch_offset, part)
         except BlockingIOError:
             self._cold = (partition, wanted.fetch_offset, max_bytes)
             raise
         self._total_bytes += part.length
-        return self._answer(partition, wanted.index, records)
+        return self._answer(partition, wanted.index, records, aborted)
 
     def _take(self, part: Slice, inline_left: int) -> memoryview | Slice:
         assert part.file is not None
@@ -168,11 +175,19 @@ class Fetch:
             raise BlockingIOError
         return part
 
+    @property
+    def _no_aborted(self) -> Aborted:
+        return () if self._is_committed_only else None
+
     def _answer(
-        self, partition: Partition, index: int, records: Records, diverging: tuple[int, int] | None = None
+        self,
+        partition: Partition,
+        index: int,
+        records: Records,
+        aborted: Aborted,
+        diverging: tuple[int, int] | None = None,
     ) -> Fetched:
         high_watermark, stable = partition.high_watermark, partition.last_stable_offset
-        aborted = () if self._is_committed_only else None
         start = partition.log.log_start_offset
         return index, 0, high_watermark, stable, start, aborted, NO_REPLICA, diverging, None, records
 
@@ -193,16 +208,21 @@ class Fetch:
     # ---- waiting ----------------------------------------------------------------------------------------------
 
     def park(self, connection: Connection, deadline_s: float) -> None:
+        self._broker.metrics.fetches_parked += 1
+        self._park(connection.park(), deadline_s)
+
+    def _park(self, slot: Slot, deadline_s: float) -> None:
         broker = self._broker
-        slot = connection.park()
+        missing_bytes = self._min_bytes - self._total_bytes
+        if self._is_committed_only and any(p.last_stable_offset < p.high_watermark for p in self._partitions):
+            missing_bytes = 1  # a marker of a few bytes may make all that lies before it readable
         poll = LongPoll(
             lambda: self._complete(slot, poll),
             deadline_s,
-            self._min_bytes - self._total_bytes,
+            missing_bytes,
             self._partitions,
         )
         slot.on_cancel = lambda: broker.long_polls.cancel(poll)
-        broker.metrics.fetches_parked += 1
         broker.long_polls.park(poll)
 
     def _complete(self, slot: Slot, poll: LongPoll) -> None:
@@ -212,7 +232,19 @@ class Fetch:
         except BlockingIOError:
             self._broker.tasks.spawn(self.answer_cold(slot), name="cold fetch")
             return
-        slot.fill(self.answer())
+        if self._must_wait_on(poll):
+            self._park(slot, poll.deadline_s)
+        else:
+            slot.fill(self.answer())
+
+    def _must_wait_on(self, poll: LongPoll) -> bool:
+        """Whether what has come belongs to transactions that are still open."""
+        return (
+            self._is_committed_only
+            and poll.has_news
+            and not self.is_enough()
+            and self._broker.clock.monotonic() < poll.deadline_s
+        )
 
     async def answer_cold(self, slot: Slot) -> None:
         self._broker.metrics.cold_reads += 1

@@ -55,14 +55,13 @@ def test_an_existing_file_is_opened_at_first_use(disk: RealDisk, tmp_path: Path)
 
 
 def test_a_file_in_use_gets_a_second_chance(disk: RealDisk, tmp_path: Path) -> None:
-    first, *_ = open_files(disk, tmp_path, 4)
-    disk.open(
-        str(tmp_path / "x"), create=True
-    )  # passes over all once, and takes the oldest that was not used
+    first, *others = open_files(disk, tmp_path, 4)
+    # passes over all once, and takes the oldest that was not used
+    others.append(disk.open(str(tmp_path / "x"), create=True))
     first.pwrite(b"x", 0)
     for number in range(20):
         first.pread(1, 0)
-        disk.open(str(tmp_path / f"new-{number}"), create=True)
+        others.append(disk.open(str(tmp_path / f"new-{number}"), create=True))
     assert first.fd >= 0
     assert disk.pool.open_count == 4
 
@@ -122,7 +121,7 @@ def test_a_process_without_descriptors_gives_up_half_of_the_pool(
     disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk.pool.bound = 64
-    open_files(disk, tmp_path, 40)
+    held = open_files(disk, tmp_path, 40)
     real_open, refusals = os.open, [errno.EMFILE]
 
     def refusing_open(path: str, flags: int, mode: int = 0o777) -> int:
@@ -134,6 +133,17 @@ def test_a_process_without_descriptors_gives_up_half_of_the_pool(
     file = disk.open(str(tmp_path / "one more"), create=True)
     assert file.pwrite(b"x", 0) == 1
     assert disk.pool.open_count == 21
+    assert len(held) == 40
+
+
+def test_a_file_that_nobody_has_any_more_gives_its_descriptor_back(disk: RealDisk, tmp_path: Path) -> None:
+    kept, dropped, *_ = open_files(disk, tmp_path, 2)
+    fd = dropped.fd
+    del dropped
+    assert disk.pool.open_count == 1
+    with pytest.raises(OSError):
+        os.fstat(fd)
+    assert kept.pread(1, 0) == b""
 
 
 def test_the_bound_leaves_half_of_the_descriptors_to_connections() -> None:

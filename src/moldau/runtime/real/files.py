@@ -7,6 +7,9 @@ How a descriptor is never closed under a running call, at no cost on the hot pat
 the pool (the loop's) evicts. Its own calls use the descriptor as it is. Calls from any other thread pin the
 file under the pool's lock, and pinned files are passed over. A thread that finds the pool full opens the file
 for its one call, so there are never more descriptors than the bound and one per thread.
+
+The pool does not keep a file alive: one that nobody has any more closes its descriptor by itself, in whatever thread
+it is collected.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ import errno
 import os
 import sys
 import threading
-from collections import OrderedDict
+import weakref
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -51,17 +55,30 @@ def open_files_bound() -> int:
 
 
 class FilePool:
-    __slots__ = ("_lock", "_open", "bound", "owner")
+    __slots__ = ("_gone", "_lock", "_open", "bound", "owner")
 
     def __init__(self, bound: int) -> None:
         self.bound = bound
         self.owner = _get_ident()
         self._lock = threading.Lock()
-        self._open: OrderedDict[RealFile, None] = OrderedDict()
+        self._open: OrderedDict[weakref.ref[RealFile], None] = OrderedDict()
+        self._gone: deque[weakref.ref[RealFile]] = deque()
+        """Of files that were collected: noted without the lock, which that very thread may hold."""
 
     @property
     def open_count(self) -> int:
-        return len(self._open)
+        with self._lock:
+            self._forget_gone_locked()
+            return len(self._open)
+
+    def reference(self, file: RealFile) -> weakref.ref[RealFile]:
+        reference = weakref.ref(file, self._gone.append)
+        hash(reference)  # of one whose file is gone it cannot be asked for the first time
+        return reference
+
+    def _forget_gone_locked(self) -> None:
+        while self._gone:
+            self._open.pop(self._gone.popleft(), None)
 
     def open(self, file: RealFile, *, create: bool = False) -> None:
         with self._lock:
@@ -71,6 +88,7 @@ class FilePool:
         """A descriptor for a call from any thread, open until `unpin`."""
         with self._lock:
             if file.fd < 0:
+                self._forget_gone_locked()
                 if len(self._open) >= self.bound and _get_ident() != self.owner:
                     return _open_descriptor(file, OPEN_FLAGS)
                 self._open_locked(file, OPEN_FLAGS)
@@ -103,12 +121,14 @@ class FilePool:
 
     def close_all(self) -> None:
         with self._lock:
-            for file in list(self._open):
-                if not file.pins:
+            for reference in list(self._open):
+                file = reference()
+                if file is not None and not file.pins:
                     self._close_locked(file)
 
     def _open_locked(self, file: RealFile, flags: int) -> None:
         mine = _get_ident() == self.owner
+        self._forget_gone_locked()
         if mine:
             self._evict_locked(self.bound - 1)
         try:
@@ -118,23 +138,26 @@ class FilePool:
                 raise
             self._evict_locked(len(self._open) // 2)  # others use more descriptors than was expected
             file.fd = _open_descriptor(file, flags)
-        self._open[file] = None
+        self._open[file.reference] = None
 
     def _evict_locked(self, keep: int) -> None:
         """Second chance: a file that was used since the hand last passed goes to the end of the line."""
         chances = 2 * len(self._open)
         while len(self._open) > keep and chances:
             chances -= 1
-            file = next(iter(self._open))
-            if file.pins or file.used:
+            reference = next(iter(self._open))
+            file = reference()
+            if file is None:
+                del self._open[reference]
+            elif file.pins or file.used:
                 file.used = False
-                self._open.move_to_end(file)
+                self._open.move_to_end(reference)
             else:
                 self._close_locked(file)
 
     def _close_locked(self, file: RealFile) -> None:
         if file.fd >= 0:
-            del self._open[file]
+            del self._open[file.reference]
             fd, file.fd = file.fd, -1
             os.close(fd)
 
@@ -142,7 +165,18 @@ class FilePool:
 class RealFile:
     """A file of the operating system, by position. See the module's head for who may call what from where."""
 
-    __slots__ = ("closed", "fd", "nowait", "owner", "path", "pins", "pool", "used")
+    __slots__ = (
+        "__weakref__",
+        "closed",
+        "fd",
+        "nowait",
+        "owner",
+        "path",
+        "pins",
+        "pool",
+        "reference",
+        "used",
+    )
 
     def __init__(self, path: str, pool: FilePool, *, nowait: bool) -> None:
         self.path = path
@@ -153,6 +187,11 @@ class RealFile:
         self.pins = 0
         self.used = False
         self.closed = False
+        self.reference = pool.reference(self)
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        if self.fd >= 0:
+            close(self.fd)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.path!r})"

@@ -1,0 +1,74 @@
+"""node-rdkafka's end-to-end suite (`e2e/`), from the npm package, whose native part is compiled at installation.
+
+Mocha runs it one test at a time, chosen by its full title, with the hooks around it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from .processes import make, tool
+from .suite import Command, Ended, Outcome, Result, Suite, alone
+
+MOCHA_VERSION = "10.8.2"
+PACKAGE = Path("node_modules", "node-rdkafka")
+REPORT = "report.json"
+_NOTE_LENGTH_MAX = 160
+
+
+class NodeRdkafka(Suite):
+    name = "node-rdkafka"
+    version = "3.6.1"
+    settings: ClassVar[Mapping[str, object]] = {"auto.create.topics.enable": "true"}
+    run_timeout_s = 120
+    whole_timeout_s = 1800
+
+    def build(self, folder: Path) -> None:
+        tool("g++", "node-rdkafka's suite")
+        npm = tool("npm", "node-rdkafka's suite")
+        wanted = {"node-rdkafka": self.version, "mocha": MOCHA_VERSION}
+        (folder / "package.json").write_text(json.dumps({"private": True, "dependencies": wanted}))
+        make([npm, "install", "--no-audit", "--no-fund"], folder, log=folder / "build.log")
+
+    def _mocha(self, folder: Path, *options: str) -> list[str]:
+        specs = sorted(str(spec) for spec in (folder / PACKAGE / "e2e").glob("*.spec.js"))
+        mocha = str(folder / "node_modules" / "mocha" / "bin" / "mocha.js")
+        return [tool("node", "node-rdkafka's suite"), mocha, "--exit", *options, *specs]
+
+    def runs(self, folder: Path) -> list[str]:
+        report = folder / "titles.json"
+        words = self._mocha(
+            folder, "--dry-run", "--reporter", "json", "--reporter-option", f"output={report}"
+        )
+        make(words, folder, log=folder / "titles.log", timeout_s=60)
+        return titles(json.loads(report.read_text()))
+
+    def command(self, folder: Path, scratch: Path, run: str, address: str, *, is_ci: bool) -> Command:
+        words = self._mocha(folder, "--reporter", "json", "--grep", f"^{re.escape(run)}$")
+        return Command(words, scratch, {"KAFKA_HOST": address})
+
+    def read(self, run: str, ended: Ended) -> list[Result]:
+        return read_mocha(run, ended)
+
+
+def titles(report: Mapping[str, Any]) -> list[str]:
+    """The full titles of the tests of a report, each once: a suite may use one twice."""
+    return list(dict.fromkeys(test["fullTitle"] for test in report["tests"]))
+
+
+def read_mocha(run: str, ended: Ended) -> list[Result]:
+    """The result of one test in mocha's JSON, at the end of what was printed; a hook that fails is a failure."""
+    begin = ended.output.rfind('{\n  "stats": {')
+    if begin < 0:
+        return alone(run, ended, None)
+    report, _ = json.JSONDecoder().raw_decode(ended.output, begin)
+    if report["failures"]:
+        message = report["failures"][0]["err"].get("message", "")
+        return alone(run, ended, Outcome.FAILED, " ".join(message.split())[:_NOTE_LENGTH_MAX])
+    if report["pending"]:
+        return alone(run, ended, Outcome.SKIPPED)
+    return alone(run, ended, Outcome.PASSED if report["passes"] else None)

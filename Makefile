@@ -62,6 +62,10 @@ bench-quick: setup interop-setup  ## the same in a few minutes, printed only
 golden: setup  ## capture requests and answers from the Apache Kafka at KAFKA=host:port
 	PYTHONPATH=tests $(BIN)/python -m golden.capture $(KAFKA)
 
+.PHONY: foreign
+foreign: setup interop-setup  ## suites of other clients on a fresh broker (SUITE=franz-go, ON=kafka, PART=ci)
+	@PYTHONPATH=tests $(BIN)/python -m foreign $(SUITE) --on $(or $(ON),moldau) --part $(or $(PART),all)
+
 sim: setup  ## simulate with fresh seeds for about MINUTES=10 (a run takes about a second)
 	$(BIN)/python -m moldau.sim --seed $$(date +%s) --runs $$(( $(MINUTES) * 60 ))
 

@@ -1,5 +1,5 @@
-"""What the shell can complete beyond options: topic names, asked from the cluster within a second or not at
-all; config keys; files and folders.
+"""What the shell can complete beyond options: names of topics and groups, asked from the cluster within a
+second or not at all; config keys; files and folders.
 """
 
 from __future__ import annotations
@@ -22,6 +22,19 @@ def topic_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str
     except CliError:
         return []
     return [CompletionItem(name) for name in sorted(topics) if name.startswith(incomplete)]
+
+
+def group_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from moldau.cli.client import Connection
+    from moldau.cli.errors import CliError
+    from moldau.cli.group_view import all_groups
+
+    bootstrap = ctx.params.get("bootstrap") or DEFAULT_BOOTSTRAP
+    try:
+        groups = all_groups(Connection(Target(bootstrap, timeout_s=PATIENCE_S)))
+    except CliError:
+        return []
+    return [CompletionItem(group["group"]) for group in groups if group["group"].startswith(incomplete)]
 
 
 def config_keys(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -1,7 +1,8 @@
 """`moldau message consume`: messages of a topic on stdout.
 
 It reads what is there when it starts and ends; with `--follow` it stays. Partitions are assigned, not joined
-as a group: nothing is committed, and no other reader is disturbed.
+as a group: nothing is committed, and no other reader is disturbed. With `--group` it is a member of a consumer
+group instead (`message_group`).
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from moldau.cli.client import Connection
-from moldau.cli.complete import topic_names
+from moldau.cli.complete import group_names, topic_names
 from moldau.cli.errors import CliError, not_found, usage
 from moldau.cli.help import Command
 from moldau.cli.message_format import ENCODINGS, Rendering, compile_template, encoder, json_line, unescape
+from moldau.cli.message_group import GroupReader, reset_policy
 from moldau.cli.offsets import Position, parse_position, partition_offsets, resolve
 from moldau.cli.options import Target, Whole, cluster_options, json_option
 from moldau.cli.output import note
@@ -57,6 +59,8 @@ moldau message consume orders --from -10 --follow
 moldau message consume orders --from -1h --format '{time}\\t{key}\\t{value}'
 # The values as JSON for jq
 moldau message consume orders --json --parse | jq .value.total
+# As a member of a group: go on where it is, and commit what was printed
+moldau message consume orders --group billing --follow
 # One message by partition and offset
 moldau message consume orders --partition 2 --from 1500 --count 1
 """,
@@ -82,6 +86,13 @@ moldau message consume orders --partition 2 --from 1500 --count 1
 @click.option(
     "--to", "stop", metavar="POSITION", help="Stop before this position.  [default: what is there now]"
 )
+@click.option(
+    "-g",
+    "--group",
+    metavar="GROUP",
+    shell_complete=group_names,
+    help="Read as a member of this consumer group, and commit what was printed.",
+)
 @click.option("-f", "--follow", is_flag=True, help="Stay and print new messages until Ctrl-C.")
 @click.option("-n", "--count", type=Whole(0), metavar="N", help="Stop after so many messages.")
 @click.option(
@@ -101,6 +112,7 @@ def consume(
     partitions: tuple[int, ...],
     start: str,
     stop: str | None,
+    group: str | None,
     follow: bool,
     count: int | None,
     template: str,
@@ -115,19 +127,27 @@ def consume(
     """Print the messages of a topic to stdout."""
     if follow and stop is not None:
         raise usage("--follow and --to exclude each other.", "Leave one of them out.")
-    first = parse_position(start)
-    last = None if follow else parse_position(stop or "end")
+    if group is not None and (partitions or stop is not None):
+        raise usage("--group excludes --partition and --to.", "The group says who reads which partition.")
     if as_json:
         write = lambda message: json_line(message, parse_values=parse)  # noqa: E731
     else:
         write = compile_template(template, rendering(key_as, value_as, null, delimiter))
 
-    connection = Connection(target)
-    ranges = plan(connection, topic, partitions, first, last)
-    consumer = connection.consumer()
+    consumer: Consumer | GroupReader
+    if group is not None:
+        reset = reset_policy(start)
+        consumer = reader = GroupReader(Connection(target), topic, group, reset)
+        messages: Iterable[list[Message]] = reader.messages(count, follow=follow)
+    else:
+        first, last = parse_position(start), None if follow else parse_position(stop or "end")
+        connection = Connection(target)
+        ranges = plan(connection, topic, partitions, first, last)
+        consumer = member = connection.consumer()
+        messages = read(member, connection, topic, ranges, count)
     try:
-        messages = read(consumer, connection, topic, ranges, count)
-        printed = print_messages(messages, write, follow=follow)
+        # What is committed must have been printed.
+        printed = print_messages(messages, write, follow=follow or group is not None)
     except KeyboardInterrupt:
         if not follow:
             raise

@@ -43,6 +43,10 @@ def _topic_id(value: Any, peer: Peer) -> Any:
     return f"<id of {peer.topic_names[value]}>" if value in peer.topic_names else value
 
 
+def _producer_id(value: Any, peer: Peer) -> Any:
+    return f"<producer of {peer.producer_names[value]}>" if value in peer.producer_names else value
+
+
 def _text(value: Any, peer: Peer) -> Any:
     """A message may quote the time, a topic's id, or the address of the broker."""
     if not isinstance(value, str):
@@ -77,6 +81,11 @@ MASKS: dict[str, tuple[Mask, str]] = {
     "total_bytes": (lambda value, _peer: value > 0 or value, "the size of the disk"),
     "usable_bytes": (lambda value, _peer: value > 0 or value, "the room on the disk changes all the time"),
     "groups": (_listed, "a list of groups comes in the order of a hash table"),
+    "producer_id": (
+        _producer_id,
+        "given by each cluster; compared by the transactional id that it belongs to",
+    ),
+    "transaction_start_time": (_now, "the time at which a transaction was begun"),
     "member_id": (_without_uuids, "drawn at random by the coordinator"),
     "leader": (_without_uuids, "a member's id"),
     "error_message": (_text, "it may quote the broker's address"),

@@ -53,6 +53,7 @@ class Peer:
         host, _, port = address.rpartition(":")
         self.host, self.port = host, int(port)
         self.topic_names: dict[UUID, str] = {}
+        self.producer_names: dict[int, str] = {}  # producer id -> the transactional id that it was given to
         self._socket: socket.socket | None = None
         self._correlation_id = 0
 
@@ -121,7 +122,7 @@ class Peer:
     def fresh(self) -> Iterator[Peer]:
         """The same broker on a connection of its own."""
         fresh = Peer(self.name, f"{self.host}:{self.port}")
-        fresh.topic_names = self.topic_names
+        fresh.topic_names, fresh.producer_names = self.topic_names, self.producer_names
         try:
             yield fresh
         finally:

@@ -14,6 +14,7 @@ from . import (
     produce,
     producers,
     topics,
+    transactions,
 )
 
 __all__ = [
@@ -29,11 +30,13 @@ __all__ = [
     "produce",
     "producers",
     "topics",
+    "transactions",
 ]
 
 SETTINGS = {
     "num.partitions": 2,
     "offsets.topic.num.partitions": 1,
+    "transaction.state.log.num.partitions": 1,
     "group.coordinator.rebalance.protocols": "classic",
     "group.initial.rebalance.delay.ms": 0,
 }

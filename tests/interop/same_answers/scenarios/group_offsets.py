@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..batches import batch
 from ..conversation import NO_SUCH_ID, Conversation, scenario
 from .groups import Member, settle, stable
+from .produce import produce
 
 COMMIT_BY_ID_FROM = 10
 FETCH_BY_ID_FROM = 10
@@ -203,3 +205,15 @@ def offset_delete(talk: Conversation) -> None:
     other = Member(talk, talk.name("connect"))
     other.enter("another type", protocol_type="connect")
     ask("members of another type", [(topic, [0])], other.group)
+
+
+@scenario("Produce", "internal topic")
+def produce_internal(talk: Conversation) -> None:
+    talk.learn("__consumer_offsets")
+    produce(talk, "one batch", ("__consumer_offsets", [(0, batch(b"a"))]))
+    produce(
+        talk,
+        "beside a good one",
+        ("__consumer_offsets", [(0, batch(b"a"))]),
+        (talk.topic("t"), [(0, batch(b"b"))]),
+    )

@@ -18,7 +18,7 @@ from typing import Any
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.log.log import Log
-from moldau.metadata.image import PartitionState
+from moldau.metadata.image import INTERNAL_TOPICS, PartitionState
 
 NO_EPOCH = -1
 
@@ -26,6 +26,7 @@ NO_EPOCH = -1
 class Partition:
     __slots__ = (
         "high_watermark",
+        "is_internal",
         "is_whole",
         "last_turn",
         "leader_epoch",
@@ -54,8 +55,11 @@ class Partition:
         """Called when the high watermark has moved: a coordinator answers then."""
         self.refusal = ErrorCode.none
         """What everyone is answered now: none where this broker leads the partition and its disk works."""
+        self.is_internal = self.topic_partition.topic in INTERNAL_TOPICS
+        """It belongs to a coordinator: clients may read it, but not write to it."""
         self.is_whole = False
-        """This broker leads it, its disk works and every replica is in sync: nothing but the batch decides."""
+        """This broker leads it for clients to write to, its disk works and every replica is in sync: nothing but the
+        batch decides."""
         self.change(state)
 
     def change(self, state: PartitionState) -> None:
@@ -65,7 +69,7 @@ class Partition:
         if not self.is_offline:
             leads = state.leader == self.node_id
             self.refusal = ErrorCode.none if leads else ErrorCode.not_leader_or_follower
-            self.is_whole = leads and len(state.isr) == len(state.replicas)
+            self.is_whole = leads and len(state.isr) == len(state.replicas) and not self.is_internal
             if leads:
                 # A leader's epoch begins where it takes over, whether or not it ever writes anything.
                 self.log.epochs.assign(state.leader_epoch, self.log.next_offset)

@@ -63,7 +63,8 @@ class Segments:
         if segment is None:
             size = self._disk.size(f"{self._folder}/{names.file_name(base_offset, names.LOG)}")
             segment = Segment(self._disk, self._folder, base_offset, size=size, indexed=True)
-            self._keep(segment)
+            if size:  # else it is only passed over, and must not displace one that is read
+                self._keep(segment)
         return segment
 
     def at(self, offset: int) -> Segment:

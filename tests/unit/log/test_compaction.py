@@ -180,6 +180,15 @@ def test_what_does_not_change_is_not_written(tmp_path: Path) -> None:
     assert folder.offsets() == [0, 2, 3]
 
 
+def test_segments_of_which_nothing_is_left_become_a_part_of_the_next(tmp_path: Path) -> None:
+    segments = [[batch_of(n, (b"k", b"%d" % n))] for n in range(200)]
+    folder = Folder(tmp_path, [*segments, [batch_of(200, (b"k", b""), (b"k", b"last"))]])
+    folder.compact(alone=True)
+    assert folder.bases == [0, 64, 128, 192]
+    assert [len(report.old) for report in folder.reports] == [64, 64, 64, 9]
+    assert folder.offsets() == [201]
+
+
 def test_a_segment_that_changes_late_is_copied_whole(tmp_path: Path) -> None:
     batches = [batch_of(i, (b"%d" % i, b"x" * 500)) for i in range(50)]
     folder = Folder(tmp_path, [[*batches, batch_of(50, (b"last", b""), (b"last", b""))]])

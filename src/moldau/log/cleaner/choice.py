@@ -13,15 +13,13 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from moldau.config.topic import TopicConfig
-from moldau.log.cleaner.job import Source
+from moldau.log.cleaner.job import GROUP_SEGMENTS_MAX, Source
 from moldau.log.index import OFFSET_ENTRY, TIME_ENTRY, read_waiting
 from moldau.log.segment import RELATIVE_OFFSET_MAX
 from moldau.log.segments import Segments
 
 LAG_FOREVER_MS = 2**62
 """Lags from here on are no limit (Kafka's default is 2^63 - 1)."""
-GROUP_SEGMENTS_MAX = 64
-"""Segments that become one at a time: they are renamed in one turn of the loop."""
 
 
 class Dirty(NamedTuple):

@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from moldau.log.cleaner.transactions import AbortedTransaction
 
+GROUP_SEGMENTS_MAX = 64
+"""Segments that become one at a time: they are renamed in one turn of the loop."""
+
 
 class Source(NamedTuple):
     """A closed segment that is to be compacted."""

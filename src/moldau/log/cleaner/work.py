@@ -3,14 +3,15 @@
 The log is read twice: once for its keys, once to write what stays of it. Every checksum is verified both times:
 damaged data is never written anew as if it were good, the compaction fails and leaves the log as it is. Each
 group of segments is reported as soon as its successor is complete, so that no more room on the disk is needed
-than for one or two of them. A segment that stays as it is, is not written at all.
+than for one or two of them. A segment that stays as it is, is not written at all, and one of which nothing is left
+becomes a part of the next.
 """
 
 from __future__ import annotations
 
 from moldau.log import names
 from moldau.log.cleaner.batches import BatchCleaner
-from moldau.log.cleaner.job import Job, Replaced, Source, Summary
+from moldau.log.cleaner.job import GROUP_SEGMENTS_MAX, Job, Replaced, Source, Summary
 from moldau.log.cleaner.keys import Keys, Survivors
 from moldau.log.cleaner.output import Output
 from moldau.log.cleaner.transactions import Transactions
@@ -56,6 +57,8 @@ class _Compaction:
         self._records_after = self._bytes_after = 0
         self._number = 0
         """Of the next record, in the order of the log."""
+        self._vanished: list[int] = []
+        """Segments of which nothing is left, and that have no successor yet."""
         self._transactions = Transactions()
         first = job.groups[0][0].base_offset
         spill = f"{job.folder}/{names.file_name(first, SPILL)}"
@@ -77,6 +80,8 @@ class _Compaction:
         )
         for group in job.groups:
             self._clean_group(group, cleaner)
+        if self._vanished:
+            self._report_vanished()
         self._keys.close()
         return Summary(
             records_before=self._keys.record_count,
@@ -115,27 +120,38 @@ class _Compaction:
             file.close()
 
     def _clean_group(self, group: tuple[Source, ...], cleaner: BatchCleaner) -> None:
-        # A lone segment is not copied before something in it changes.
-        output = self._begin_output(group[0]) if len(group) > 1 else None
         aborted_before = len(self._transactions.remaining)
+        is_changed = len(group) > 1  # a lone segment is not copied before something in it changes
+        output: Output | None = None
         for source in group:
             file = self._open(source)
             for found, batch in checked_batches(file, 0, source.size, self._read):
                 header = found.header
                 cleaned = cleaner.clean(header, batch, self._number)
                 self._number += header.count
-                if output is None and cleaned is not batch:
-                    output = self._begin_output(source)
-                    self._copy_before(output, file, found.position)
+                if not is_changed and cleaned is not batch:
+                    is_changed = True
+                    if found.position:
+                        output = self._begin_output(group)
+                        self._copy_before(output, file, found.position)
                 if cleaned is not None:
+                    if is_changed and output is None:
+                        output = self._begin_output(group)
                     self._keep(output, header, cleaned, cleaned is batch)
             file.close()
+        old = tuple(source.base_offset for source in group)
         if output is not None:
-            output.finish(self._transactions.remaining[aborted_before:])
-            old = tuple(source.base_offset for source in group)
-            self._child.report(Replaced(old, tuple(output.base_offsets)))
+            self._report(output, (*self._vanished, *old), aborted_before)
+        elif is_changed:
+            self._vanished += old
+        if self._vanished and (not is_changed or len(self._vanished) >= GROUP_SEGMENTS_MAX):
+            self._report_vanished()
 
-    def _begin_output(self, source: Source) -> Output:
+    def _begin_output(self, group: tuple[Source, ...]) -> Output:
+        """Segments before it of which nothing is left are taken in: it begins where they did."""
+        return self._new_output(self._vanished[0] if self._vanished else group[0].base_offset)
+
+    def _new_output(self, base_offset: int) -> Output:
         output = Output(
             self._disk,
             self._job.folder,
@@ -143,8 +159,18 @@ class _Compaction:
             index_bytes_max=self._job.segment_index_bytes,
             buffer_bytes=self._job.io_bytes,
         )
-        output.begin(source.base_offset)
+        output.begin(base_offset)
         return output
+
+    def _report(self, output: Output, old: tuple[int, ...], aborted_before: int) -> None:
+        output.finish(self._transactions.remaining[aborted_before:])
+        self._child.report(Replaced(old, tuple(output.base_offsets)))
+        self._vanished = []
+
+    def _report_vanished(self) -> None:
+        """An empty segment stands for those of which nothing is left: who reads there is led on."""
+        nothing = len(self._transactions.remaining)
+        self._report(self._new_output(self._vanished[0]), tuple(self._vanished), nothing)
 
     def _copy_before(self, output: Output, file: File, position: int) -> None:
         for found, batch in checked_batches(file, 0, position, self._read):

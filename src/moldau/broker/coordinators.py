@@ -7,15 +7,23 @@ it up when it does not any more. An internal topic is made when a client first a
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from moldau.base.errors import ErrorCode
+from moldau.base.ids import TopicPartition
+from moldau.broker.markers import write_marker
 from moldau.controller.topics import NewTopic
 from moldau.coordinator.group.settings import GroupSettings
 from moldau.coordinator.group.shard import GroupShard
 from moldau.coordinator.journal import PartitionJournal
 from moldau.coordinator.runtime import CoordinatorRuntime, partition_for
-from moldau.coordinator.shard import Shard
+from moldau.coordinator.shard import Producer, Shard
+from moldau.coordinator.transaction.ending import Ending
+from moldau.coordinator.transaction.messages import Markers
+from moldau.coordinator.transaction.settings import TransactionSettings
+from moldau.coordinator.transaction.shard import TransactionShard
+from moldau.log.transactions import Marker
 from moldau.metadata.records import NO_LEADER
 from moldau.records.compression import Codec
 from moldau.replication.partition import Partition
@@ -23,6 +31,8 @@ from moldau.replication.partition import Partition
 log = logging.getLogger(__name__)
 
 CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
+TRANSACTION_WRITE_TIMEOUT_MS = 5000
 
 
 class Coordinators:
@@ -31,7 +41,11 @@ class Coordinators:
     def __init__(self, broker: Any) -> None:
         self._broker = broker
         self.groups = self._group_coordinator()
-        self._by_topic: dict[str, CoordinatorRuntime[Any]] = {CONSUMER_OFFSETS: self.groups}
+        self.transactions = self._transaction_coordinator()
+        self._by_topic: dict[str, CoordinatorRuntime[Any]] = {
+            CONSUMER_OFFSETS: self.groups,
+            TRANSACTION_STATE: self.transactions,
+        }
         self._epochs: dict[tuple[str, int], int] = {}
 
     def _group_coordinator(self) -> CoordinatorRuntime[GroupShard]:
@@ -44,7 +58,24 @@ class Coordinators:
             broker.config["offsets.commit.timeout.ms"],
         )
 
-    def _runtime(self, topic: str, make_shard: Any, write_timeout_ms: int) -> CoordinatorRuntime[Any]:
+    def _transaction_coordinator(self) -> CoordinatorRuntime[TransactionShard]:
+        broker = self._broker
+        settings = TransactionSettings.of(broker.config)
+        ending = Ending(broker.runtime.tasks, self._write_markers, self._complete, self._leads)
+        return self._runtime(
+            TRANSACTION_STATE,
+            lambda index: TransactionShard(settings, broker.partition(TRANSACTION_STATE, index).leader_epoch),
+            TRANSACTION_WRITE_TIMEOUT_MS,
+            lambda _index, markers: ending.begin(markers),
+        )
+
+    def _runtime(
+        self,
+        topic: str,
+        make_shard: Any,
+        write_timeout_ms: int,
+        perform: Callable[[int, Any], object] = lambda _index, _effect: None,
+    ) -> CoordinatorRuntime[Any]:
         return CoordinatorRuntime[Shard](
             topic,
             make_shard,
@@ -52,7 +83,35 @@ class Coordinators:
             self._broker.runtime.clock,
             partition_count=lambda: self._partition_count(topic),
             write_timeout_ms=write_timeout_ms,
+            perform=perform,
         )
+
+    # ---- the ends of transactions ---------------------------------------------------------------------------
+
+    async def _write_markers(self, markers: Markers) -> dict[TopicPartition, ErrorCode]:
+        """To this broker's own partitions, which all are."""
+        marker = Marker(markers.is_commit, markers.coordinator_epoch)
+        producer = Producer(markers.producer_id, markers.producer_epoch)
+        outcomes = {}
+        for place in markers.partitions:
+            topic = self._broker.image.topics.get(place.topic)
+            if topic is not None and place.partition < len(topic.partitions):
+                outcomes[place] = await write_marker(self._broker, place, marker, producer, markers.version)
+        return outcomes
+
+    async def _complete(self, markers: Markers) -> ErrorCode:
+        error: ErrorCode = await self.transactions.write(
+            markers.transactional_id,
+            lambda shard, moment, reply: shard.complete(markers, reply, moment),
+            lambda error: error,
+        )
+        return error
+
+    def _leads(self, markers: Markers) -> bool:
+        """Whether this broker coordinates the transaction still, in the same epoch."""
+        count = self._partition_count(TRANSACTION_STATE)
+        index = partition_for(markers.transactional_id, count) if count else NO_LEADER
+        return self._epochs.get((TRANSACTION_STATE, index)) == markers.coordinator_epoch
 
     # ---- what the cluster tells -----------------------------------------------------------------------------
 
@@ -67,7 +126,9 @@ class Coordinators:
             runtime.resign(place.partition)
         elif self._epochs.get(place) != partition.leader_epoch:
             self._epochs[place] = partition.leader_epoch
-            codec = Codec(self._broker.config["offsets.topic.compression.codec"])
+            codec = Codec.NONE
+            if runtime is self.groups:
+                codec = Codec(self._broker.config["offsets.topic.compression.codec"])
             on_growth = self._broker.long_polls.on_growth
             runtime.lead(place.partition, PartitionJournal(partition, codec=codec, on_growth=on_growth))
 
@@ -97,14 +158,28 @@ class Coordinators:
             return ErrorCode.coordinator_not_available, NO_LEADER
         return ErrorCode.none, leader
 
+    async def partition_of(self, topic: str, key: str) -> int | None:
+        """The partition that a key belongs to, whoever leads it; None where its topic cannot be made."""
+        if self._partition_count(topic) == 0:
+            await self._create(topic)
+        count = self._partition_count(topic)
+        return partition_for(key, count) if count else None
+
     def _partition_count(self, topic: str) -> int:
         found = self._broker.image.topics.get(topic)
         return 0 if found is None else len(found.partitions)
 
     async def _create(self, name: str) -> None:
+        make = self._offsets_topic if name == CONSUMER_OFFSETS else self._transaction_topic
+        topic = make()
+        (outcome,) = await self._broker.controller.create_topics([topic])
+        if outcome.error not in (ErrorCode.none, ErrorCode.topic_already_exists):
+            log.error("cannot create %s: %s", name, outcome.message or outcome.error.name)
+
+    def _offsets_topic(self) -> NewTopic:
         config = self._broker.config
-        topic = NewTopic(
-            name,
+        return NewTopic(
+            CONSUMER_OFFSETS,
             config["offsets.topic.num.partitions"],
             config["offsets.topic.replication.factor"],
             configs=(
@@ -113,6 +188,18 @@ class Coordinators:
                 ("segment.bytes", str(config["offsets.topic.segment.bytes"])),
             ),
         )
-        (outcome,) = await self._broker.controller.create_topics([topic])
-        if outcome.error not in (ErrorCode.none, ErrorCode.topic_already_exists):
-            log.error("cannot create %s: %s", name, outcome.message or outcome.error.name)
+
+    def _transaction_topic(self) -> NewTopic:
+        config = self._broker.config
+        return NewTopic(
+            TRANSACTION_STATE,
+            config["transaction.state.log.num.partitions"],
+            config["transaction.state.log.replication.factor"],
+            configs=(
+                ("cleanup.policy", "compact"),
+                ("compression.type", "uncompressed"),
+                ("min.insync.replicas", str(config["transaction.state.log.min.isr"])),
+                ("segment.bytes", str(config["transaction.state.log.segment.bytes"])),
+                ("unclean.leader.election.enable", "false"),
+            ),
+        )

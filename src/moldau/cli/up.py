@@ -29,6 +29,8 @@ DEFAULTS = {
     # On one machine, for one person: nobody else is about to join a group, and no other broker can hold a copy.
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
 }
 """Where `moldau up` starts from something else than Kafka's default."""
 

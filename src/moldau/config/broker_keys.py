@@ -10,6 +10,7 @@ from typing import Any
 
 from moldau.config.key import Check, Key, Range, Type, Update
 from moldau.config.topic_keys import FOREVER, TOPIC_KEYS_IN_ORDER
+from moldau.config.transaction_keys import TRANSACTIONS
 
 INT_MAX = str((1 << 31) - 1)
 _TOPIC_KEYS = {key.name: key for key in TOPIC_KEYS_IN_ORDER}
@@ -434,5 +435,6 @@ BROKER_KEY_GROUPS = (
     ("Topics", TOPICS),
     ("The log", LOG + LOG_DEFAULTS),
     ("Compaction", CLEANER),
+    ("Transactions", TRANSACTIONS),
     ("Moldau's own", OWN),
 )

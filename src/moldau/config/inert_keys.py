@@ -162,20 +162,8 @@ _REASONS = {
         share.coordinator.write.timeout.ms int 1..
         share.fetch.purgatory.purge.interval.requests int
     """,
-    "transactions are not served yet": """
-        add.partitions.to.txn.retry.backoff.max.ms int 0..
-        add.partitions.to.txn.retry.backoff.ms int 1..
-        transaction.abort.timed.out.transaction.cleanup.interval.ms int 1..
-        transaction.max.timeout.ms int 1..
-        transaction.partition.verification.enable boolean cluster-wide
-        transaction.remove.expired.transaction.cleanup.interval.ms int 1..
-        transaction.state.log.load.buffer.size int 1..
-        transaction.state.log.min.isr int 1..
-        transaction.state.log.num.partitions int 1..
-        transaction.state.log.replication.factor short 1..
-        transaction.state.log.segment.bytes int 1..
+    "it is for two-phase commits with a coordinator outside (KIP-939), which no released Kafka serves": """
         transaction.two.phase.commit.enable boolean
-        transactional.id.expiration.ms int 1..
     """,
     "Moldau has no tiered storage": """
         follower.fetch.last.tiered.offset.enable boolean cluster-wide
@@ -218,6 +206,7 @@ _REASONS = {
         num.io.threads int cluster-wide 1..
         num.network.threads int cluster-wide 1..
         offsets.load.buffer.size int 1..
+        transaction.state.log.load.buffer.size int 1..
         producer.purgatory.purge.interval.requests int
         queued.max.request.bytes long
         queued.max.requests int 1..

@@ -131,7 +131,10 @@ class PartitionJournal:
             raise _refused(refusal, None)
         batch = memoryview(bytearray(self._batch(records, wall_ms, producer)))
         try:
-            appended = self._log.append(batch, 0, len(batch), leader_epoch=self._leader_epoch, now_ms=wall_ms)
+            if producer is None:
+                appended = self._log.append(batch, 0, len(batch), self._leader_epoch, wall_ms)
+            else:
+                appended = self._log.producing.append_own(bytes(batch), self._leader_epoch, wall_ms)
         except OSError as error:
             log.error("cannot write to %s: %s", partition.topic_partition, error)
             raise _refused(ErrorCode.not_enough_replicas, str(error)) from error

@@ -295,6 +295,21 @@ def is_transactional(buffer: memoryview, start: int, stop: int) -> bool:
     )
 
 
+def is_transactional_batch(buffer: memoryview, start: int, stop: int) -> bool:
+    """A quick look at where a batch has the mark; what is no batch is found out later."""
+    return stop - start >= HEADER_BYTES and buffer[start + ATTRIBUTES_POSITION] & TRANSACTIONAL != 0
+
+
+def transactional_batch(buffer: memoryview, start: int, stop: int) -> tuple[int, int, int] | None:
+    """Producer id, epoch and first sequence of a batch that belongs to a transaction; None for any other."""
+    if not is_transactional_batch(buffer, start, stop):
+        return None
+    header = read_header(buffer, start)
+    if header.magic != MAGIC or header.producer_id < 0:
+        return None
+    return header.producer_id, header.producer_epoch, header.base_sequence
+
+
 def _next_batch_end(buffer: memoryview, start: int, stop: int) -> int | None:
     if stop - start < LENGTH_AND_BEFORE_BYTES:
         return None

@@ -43,6 +43,8 @@ DEFAULTS = {
     "log.retention.ms": "-1",  # tests write messages of years ago, and expect to find them
     "group.initial.rebalance.delay.ms": "0",  # nobody else will join: no test should wait for them
     "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
     "offsets.topic.num.partitions": "5",  # made when a group is first used; Kafka's 50 take longer
 }
 

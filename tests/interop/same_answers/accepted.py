@@ -40,8 +40,8 @@ ACCEPTED: tuple[Accepted, ...] = (
         "Fetch v*, an isolation level that is none: *", f"{_UNFORESEEN}; Moldau reads as without a level"
     ),
     # ---- the cluster
-    Accepted("ApiVersions v*: supported_features*", "Moldau has no features that can be switched yet"),
-    Accepted("ApiVersions v*: finalized_features*", "Moldau has no features that can be switched yet"),
+    Accepted("ApiVersions v*: supported_features*", "Moldau has fewer features"),
+    Accepted("ApiVersions v*: finalized_features*", "Moldau has fewer features"),
     Accepted("Metadata v*, the first time: *", "a topic that Moldau makes is in its first answer already"),
     Accepted(
         "Metadata v*, a name that collides: *", "Moldau tries at once and knows why it cannot; Kafka later"

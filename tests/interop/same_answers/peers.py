@@ -22,6 +22,8 @@ from moldau.wire.codec import decode_response, encode_request
 from moldau.wire.frames import SIZE, parse_response_header, request_header
 from moldau.wire.schema import message_class
 
+from .described import decode_described
+
 CLIENT_ID = "same-answers"
 PATIENCE_S = 10.0
 SETTLE_TIMEOUT_S = 15.0
@@ -81,6 +83,8 @@ class Peer:
         view = memoryview(frame)
         correlation_id, position = parse_response_header(view, key, version)
         assert correlation_id == self._correlation_id, f"{self.name} answers {correlation_id}"
+        if api == "DescribeTransactions":
+            return decode_described(frame[position:])
         return decode_response(key, version, view, position)
 
     # ---- the connection ---------------------------------------------------------------------------------------
@@ -226,7 +230,11 @@ class Pair:
         def has_coordinator(peer: Peer) -> bool:
             return not self.ask_one(peer, "FindCoordinator", 3, {"key": "group", "key_type": 0}).error_code
 
+        def has_transactions(peer: Peer) -> bool:
+            return not self.ask_one(peer, "FindCoordinator", 3, {"key": "id", "key_type": 1}).error_code
+
         self.wait_for("a block of producer ids", gives_ids)
+        self.wait_for("the transaction coordinator", has_transactions)
         self.wait_for("the group coordinator", has_coordinator)
 
     def close(self) -> None:

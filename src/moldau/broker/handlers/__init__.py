@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from moldau.broker.dispatch import routes
 from moldau.broker.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     api_versions,
     create_partitions,
@@ -17,6 +19,8 @@ from moldau.broker.handlers import (
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    describe_transactions,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -27,6 +31,7 @@ from moldau.broker.handlers import (
     list_config_resources,
     list_groups,
     list_offsets,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -34,10 +39,14 @@ from moldau.broker.handlers import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 
 ROUTES = routes(
     (
+        add_offsets_to_txn,
+        add_partitions_to_txn,
         alter_configs,
         api_versions,
         create_partitions,
@@ -51,6 +60,8 @@ ROUTES = routes(
         describe_log_dirs,
         describe_producers,
         describe_topic_partitions,
+        describe_transactions,
+        end_txn,
         fetch,
         find_coordinator,
         heartbeat,
@@ -61,6 +72,7 @@ ROUTES = routes(
         list_config_resources,
         list_groups,
         list_offsets,
+        list_transactions,
         metadata,
         offset_commit,
         offset_delete,
@@ -68,5 +80,7 @@ ROUTES = routes(
         offset_for_leader_epoch,
         produce,
         sync_group,
+        txn_offset_commit,
+        write_txn_markers,
     )
 )

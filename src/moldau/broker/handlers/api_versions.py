@@ -18,6 +18,11 @@ VERSIONS = (0, 4)
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 SOFTWARE_SINCE_VERSION = 3
 
+FEATURES = (("transaction.version", 0, 2, 2),)
+"""Name, the versions that are supported and the one in force (KIP-584). By the version of transactions clients know
+that an epoch belongs to each of them, and that brokers add partitions themselves (KIP-890)."""
+FEATURES_EPOCH = 0
+
 
 def handle(broker: Any, context: Any, request: Any) -> object:
     if request is None:
@@ -40,8 +45,13 @@ def _answer(error: ErrorCode, routes: Any) -> object:
             for route in routes
         ),
         throttle_time=0,
-        supported_features=(),
-        finalized_features_epoch=-1,
-        finalized_features=(),
+        supported_features=tuple(
+            SimpleNamespace(name=name, min_version=low, max_version=high) for name, low, high, _ in FEATURES
+        ),
+        finalized_features_epoch=FEATURES_EPOCH,
+        finalized_features=tuple(
+            SimpleNamespace(name=name, max_version_level=level, min_version_level=level)
+            for name, _, _, level in FEATURES
+        ),
         zk_migration_ready=False,
     )

@@ -1,8 +1,9 @@
-"""FindCoordinator (10): which broker coordinates a group.
+"""FindCoordinator (10): which broker coordinates a group or a transactional id.
 
-It is the leader of the group's partition of `__consumer_offsets`, a topic that is made when it is first needed; Kafka
-answers COORDINATOR_NOT_AVAILABLE meanwhile, here the answer waits for it. Transactions and share groups are not served
-yet, so asking for their coordinators gets INVALID_REQUEST with that reason rather than an address that would not help.
+It is the leader of the key's partition of `__consumer_offsets` or `__transaction_state`, topics that are made when they
+are first needed; Kafka answers COORDINATOR_NOT_AVAILABLE meanwhile, here the answer waits for it. Share groups are not
+served yet, so asking for their coordinator gets INVALID_REQUEST with that reason rather than an address that would not
+help.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 from moldau.base.errors import ErrorCode
 from moldau.broker.advertised import endpoint_of
-from moldau.broker.coordinators import CONSUMER_OFFSETS
+from moldau.broker.coordinators import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 API_KEY = 10
 VERSIONS = (0, 6)
@@ -24,7 +25,8 @@ UNKNOWN_KEY_TYPE = (
     " an incompatible broker. See the broker logs for more details."
 )
 NOT_AVAILABLE = "The coordinator is not available."
-KEY_TYPES = {1: "transactions", 2: "share groups"}
+KEY_TYPES = {2: "share groups"}
+COORDINATOR_TOPICS = {KEY_TYPE_GROUP: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
 
 
 async def handle(broker: Any, context: Any, request: Any) -> object:
@@ -40,14 +42,15 @@ async def handle(broker: Any, context: Any, request: Any) -> object:
 
 
 async def _find(broker: Any, context: Any, key_type: int, key: str) -> SimpleNamespace:
-    if key_type != KEY_TYPE_GROUP:
+    topic = COORDINATOR_TOPICS.get(key_type)
+    if topic is None:
         reason = (
             f"{KEY_TYPES[key_type]} are not served by this broker"
             if key_type in KEY_TYPES
             else UNKNOWN_KEY_TYPE
         )
         return _answer(key, ErrorCode.invalid_request, reason, -1, "", -1)
-    error, node_id = await broker.coordinators.find(CONSUMER_OFFSETS, key)
+    error, node_id = await broker.coordinators.find(topic, key)
     if error:
         return _answer(key, error, NOT_AVAILABLE, -1, "", -1)
     endpoint = endpoint_of(broker, context, broker.image.brokers[node_id])

@@ -1,7 +1,8 @@
-"""InitProducerId (22): an id for an idempotent producer.
+"""InitProducerId (22): an id and an epoch for a producer, plain or with a transactional id.
 
-Ids come from blocks that are reserved in the cluster store before use, so none is ever given twice. A transactional
-id needs a transaction coordinator, which is not served yet: INVALID_REQUEST.
+Ids come from blocks that are reserved in the cluster store before use, so none is ever given twice. With a
+transactional id the coordinator gives the same id with the next epoch, which fences the producer of before; a
+transaction that this one left open is aborted, and the client told to come again (CONCURRENT_TRANSACTIONS).
 """
 
 from __future__ import annotations
@@ -10,27 +11,58 @@ from types import SimpleNamespace
 from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
+from moldau.coordinator.transaction.messages import Identity, Init, NeedsProducerId
+from moldau.wire.times import milliseconds
 
 API_KEY = 22
 VERSIONS = (0, 5)
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
+FENCED_SINCE_VERSION = 4
 
 
 async def handle(broker: Any, context: Any, request: Any) -> object:
-    named_id = getattr(request, "producer_id", NO_PRODUCER_ID) != NO_PRODUCER_ID
-    named_epoch = getattr(request, "producer_epoch", NO_PRODUCER_EPOCH) != NO_PRODUCER_EPOCH
-    if request.transactional_id is not None or named_id != named_epoch:
-        return _answer(ErrorCode.invalid_request, NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+    expected_id: int = getattr(request, "producer_id", NO_PRODUCER_ID)
+    expected_epoch: int = getattr(request, "producer_epoch", NO_PRODUCER_EPOCH)
+    is_half_named = (expected_id == NO_PRODUCER_ID) != (expected_epoch == NO_PRODUCER_EPOCH)
+    if is_half_named or request.transactional_id == "":
+        return _answer(context.version, Identity(ErrorCode.invalid_request))
     try:
-        producer_id = await broker.controller.next_producer_id()
+        if request.transactional_id is None:
+            producer_id = await broker.controller.next_producer_id()
+            return _answer(context.version, Identity(ErrorCode.none, producer_id, 0))
+        timeout_ms = milliseconds(request.transaction_timeout)
+        if not 0 < timeout_ms <= broker.config["transaction.max.timeout.ms"]:
+            return _answer(context.version, Identity(ErrorCode.invalid_transaction_timeout))
+        init = Init(request.transactional_id, timeout_ms, expected_id, expected_epoch)
+        return _answer(context.version, await _init(broker, init))
     except KafkaError as error:
-        return _answer(error.code, NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-    return _answer(ErrorCode.none, producer_id, 0)
+        return _answer(context.version, Identity(error.code))
 
 
-def _answer(error: ErrorCode, producer_id: int, producer_epoch: int) -> object:
+async def _init(broker: Any, init: Init) -> Identity:
+    """The coordinator's decision, asked for again with a new producer id where it needs one."""
+    new_producer_id: int | None = None
+    while True:
+        answer = await broker.coordinators.transactions.write(
+            init.transactional_id,
+            lambda shard, moment, reply, new_id=new_producer_id: shard.init(init, new_id, reply, moment),
+            Identity,
+        )
+        if isinstance(answer, Identity):
+            return answer
+        assert isinstance(answer, NeedsProducerId)
+        new_producer_id = await broker.controller.next_producer_id()
+
+
+def _answer(version: int, identity: Identity) -> object:
+    error = identity.error
+    if error is ErrorCode.producer_fenced and version < FENCED_SINCE_VERSION:
+        error = ErrorCode.invalid_producer_epoch
     return SimpleNamespace(
-        throttle_time=0, error_code=error, producer_id=producer_id, producer_epoch=producer_epoch
+        throttle_time=0,
+        error_code=error,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.producer_epoch,
     )

@@ -3,8 +3,9 @@
 The life of a produce: the request is parsed where it was received; each batch is checked, gets its offset written in
 place and is appended to the page cache by the partition's log; the answer leaves at once, or, where the topic's flush
 policy asks for it, after the sync that covers the batch. Long polls on the partition are woken after the answer.
-A batch that is to get its topic's own compression gets it in a thread; its request, and those that come after it to
-the same partition, wait for their turn (`replication.turns`).
+A batch that is to get its topic's own compression gets it in a thread, and for the first batch of a transaction its
+coordinator is asked (`broker.verification`); the request, and those that come after it to the same partition, wait for
+their turn (`replication.turns`).
 
 Kafka advertises version 0 for the sake of an old librdkafka and serves 3 and up; so does Moldau. With acks=0 there is
 no answer; a refused batch then ends the connection, which is the only way to tell the client.
@@ -19,9 +20,22 @@ from functools import partial
 from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
+from moldau.base.ids import TopicPartition
 from moldau.base.invariant import InvariantBroken
 from moldau.broker.connection import Answer, Connection, Slot
-from moldau.records.validate import RecordError, Refused, is_transactional, refuse_framing
+from moldau.broker.verification import as_produce_error, verify
+from moldau.coordinator.transaction.messages import Add
+from moldau.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
+from moldau.log.producers import Verification
+from moldau.records.batch import ATTRIBUTES_POSITION as FLAGS
+from moldau.records.batch import HEADER_BYTES, TRANSACTIONAL
+from moldau.records.validate import (
+    RecordError,
+    Refused,
+    is_transactional,
+    refuse_framing,
+    transactional_batch,
+)
 from moldau.replication.partition import Partition
 from moldau.replication.turns import Turn
 from moldau.wire.produce import (
@@ -43,6 +57,8 @@ ADVERTISED_MIN_VERSION = 0
 
 ACKS_ALL, ACKS_NONE, ACKS_LEADER = -1, 0, 1
 ZSTD_SINCE_VERSION = 7
+ABORTABLE_SINCE_VERSION = 11
+ADDS_PARTITIONS_SINCE_VERSION = 12  # KIP-890
 UNKNOWN = -1
 DECIDED_BY_THE_LOG = frozenset(
     {
@@ -60,6 +76,8 @@ def serve(
     broker: Any, connection: Connection, frame: memoryview, position: int, version: int, correlation_id: int
 ) -> Answer | None:
     lone = parse_lone_batch(frame, position, version)
+    if lone is not None and lone[4] - lone[3] >= HEADER_BYTES and frame[lone[3] + FLAGS] & TRANSACTIONAL:
+        lone = None  # without a transactional id: refused as a whole
     if lone is not None:
         answer = _append_lone(broker, frame, version, correlation_id, *lone)
         if answer is not None:
@@ -167,12 +185,15 @@ class Produce:
         "_connection",
         "_correlation_id",
         "_frame",
+        "_guards",
         "_now_ms",
+        "_producer",
         "_recompressed",
         "_slot",
         "_transactional_id",
         "_unflushed",
         "_unsafe",
+        "_unverified",
         "_version",
         "_zstd_allowed",
         "is_refused",
@@ -200,6 +221,8 @@ class Produce:
         self._now_ms = broker.clock.wall_ms()
         self._slot: Slot | None = None
         self._recompressed: dict[tuple[str | bytes, int], memoryview] = {}
+        self._guards: dict[TopicPartition, Verification] = {}  # for the first batches of a transaction
+        self._unverified: dict[TopicPartition, ErrorCode] = {}
         self.refusal: Refused | None = None  # of the request as a whole
         self.is_refused = False
         self._unflushed: list[tuple[Partition, int, int]] = []  # with the next offset and the bytes added
@@ -240,6 +263,8 @@ class Produce:
                     partitions.append(partition)
                     is_waiting |= partition.last_turn is not None
                     is_waiting |= partition.log.wants_recompression(self._frame, start, stop)
+        if self._transactional_id is not None:
+            is_waiting |= self._begin_verification(topics)
         return partitions if is_waiting else []
 
     def answer_in_turn(self, topics: list[TopicRecords], partitions: list[Partition]) -> None:
@@ -255,6 +280,7 @@ class Produce:
         assert slot is not None
         try:
             await self._recompress(topics)
+            await self._verify()
             await turn.come()
             self._now_ms = self._broker.clock.wall_ms()
             answer = self.answer(topics)
@@ -268,6 +294,61 @@ class Produce:
         finally:
             turn.end()
             self._connection.release(len(self._frame))
+
+    # ---- transactions -----------------------------------------------------------------------------------------
+
+    def _begin_verification(self, topics: list[TopicRecords]) -> bool:
+        """Whether a batch may open a transaction in its partition, so that the coordinator must be asked."""
+        producers = set()
+        for topic, wanteds in topics:
+            for index, start, stop in wanteds:
+                batch = transactional_batch(self._frame, start, stop)
+                if batch is None:
+                    continue
+                producers.add(batch[:2])
+                with suppress(KafkaError):
+                    partition: Partition = self._broker.partition(topic, index)
+                    guard = None
+                    if not partition.refusal:
+                        guard = partition.log.producing.begin_verification(*batch, self._adds_partitions)
+                    if guard is not None:
+                        self._guards[partition.topic_partition] = guard
+        if len(producers) > 1:
+            text = "Transactional records contained more than one producer ID"
+            self.refusal = Refused(ErrorCode.invalid_producer_id_mapping, text)
+        if not self._guards or self.refusal is not None:
+            return False
+        self._producer = producers.pop()
+        return True
+
+    @property
+    def _adds_partitions(self) -> bool:
+        """The producer leaves it to the broker to add partitions to its transactions."""
+        return self._version >= ADDS_PARTITIONS_SINCE_VERSION
+
+    async def _verify(self) -> None:
+        if not self._guards or not (
+            self._adds_partitions or self._broker.config["transaction.partition.verification.enable"]
+        ):
+            return
+        assert self._transactional_id is not None
+        version = EPOCH_PER_TRANSACTION if self._adds_partitions else 0
+        outcomes = await verify(
+            self._broker, Add(self._transactional_id, *self._producer, tuple(self._guards), version)
+        )
+        self._unverified = {place: error for place, error in outcomes.items() if error}
+
+    def _check_verified(self, place: TopicPartition) -> None:
+        error = self._unverified.get(place)
+        if error is not None:
+            code, message = as_produce_error(
+                error,
+                own_epochs=self._adds_partitions,
+                knows_abortable=self._version >= ABORTABLE_SINCE_VERSION,
+            )
+            raise KafkaError(code, message)
+
+    # ---- recompression ----------------------------------------------------------------------------------------
 
     async def _recompress(self, topics: list[TopicRecords]) -> None:
         for topic, wanteds in topics:
@@ -307,6 +388,8 @@ class Produce:
                 return self._refuse(index, partition.refusal, None)
             if self._acks == ACKS_ALL and not partition.has_enough_in_sync():
                 return self._refuse(index, ErrorCode.not_enough_replicas, None)
+            if self._unverified:
+                self._check_verified(partition.topic_partition)
             buffer = self._recompressed.get((topic, index))
             if buffer is None:
                 buffer = self._frame
@@ -319,6 +402,7 @@ class Produce:
                 partition.leader_epoch,
                 self._now_ms,
                 self._zstd_allowed,
+                self._guards.get(partition.topic_partition) if self._guards else None,
             )
         except (KafkaError, Refused) as error:
             return self._refuse(index, error.code, error.message)

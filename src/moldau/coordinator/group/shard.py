@@ -223,6 +223,23 @@ class GroupShard:
         if member is not None:
             self._rebalancing.heard_from(group, member, draft)
 
+    def commit_in_transaction(
+        self, commit: Commit, producer: Producer, reply: Reply, moment: Moment
+    ) -> Decision:
+        """As part of a transaction, which its coordinator knows of. Answered as `commit`."""
+        group = self._groups.get(commit.group_id)
+        try:
+            if group is not None:
+                group.check_commit(
+                    commit.member_id, commit.instance_id, commit.generation, in_transaction=True
+                )
+            elif commit.generation >= 0:
+                raise KafkaError(ErrorCode.illegal_generation)
+        except KafkaError as refusal:
+            return Decision(answers=((reply, [refusal.code] * len(commit.offsets)),))
+        accepted, errors = self._commits.decide(commit, moment.wall_ms)
+        return Decision(accepted, ((reply, errors),), producer=producer)
+
     def fetch(
         self, group_id: str, wanted: Iterable[PartitionWanted] | None, *, require_stable: bool
     ) -> list[Fetched]:

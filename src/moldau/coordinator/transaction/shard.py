@@ -282,7 +282,7 @@ def _is_ended(transaction: Transaction | None, end: End) -> bool:
     """
     if transaction is None:
         raise KafkaError(ErrorCode.invalid_producer_id_mapping)
-    state, own = transaction.state, transaction.has_own_epochs
+    state, own = transaction.state, transaction.has_own_epochs and end.version >= EPOCH_PER_TRANSACTION
     is_retry = own and transaction.producer_epoch == end.producer_epoch + 1
     is_retry_before_rotation = (
         own

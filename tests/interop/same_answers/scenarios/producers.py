@@ -1,4 +1,4 @@
-"""InitProducerId and DescribeProducers. Transactional ids are left out until transactions are served."""
+"""InitProducerId and DescribeProducers, without transactions."""
 
 from __future__ import annotations
 

@@ -271,7 +271,7 @@ def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_fen
     bench.write_markers()
     assert bench.state is State.COMPLETE_ABORT
     assert bench.add(producer, A) is ErrorCode.producer_fenced
-    assert bench.end(producer) == refused(ErrorCode.invalid_txn_state)
+    assert bench.end(producer) == refused(ErrorCode.producer_fenced)
 
 
 def test_ids_that_nobody_uses_are_forgotten_but_no_open_transaction_is() -> None:

@@ -1,0 +1,40 @@
+"""AddOffsetsToTxn (25): a group's partition of `__consumer_offsets` becomes part of a transaction.
+
+Offsets of the group can then be committed with it (TxnOffsetCommit), to count when it is committed.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from moldau.base.errors import ErrorCode
+from moldau.base.ids import TopicPartition
+from moldau.broker.coordinators import CONSUMER_OFFSETS
+from moldau.coordinator.transaction.messages import Add
+
+API_KEY = 25
+VERSIONS = (0, 4)
+
+FENCED_SINCE_VERSION = 2
+
+
+async def handle(broker: Any, context: Any, request: Any) -> object:
+    error = await _add(broker, request)
+    if error is ErrorCode.producer_fenced and context.version < FENCED_SINCE_VERSION:
+        error = ErrorCode.invalid_producer_epoch
+    return SimpleNamespace(throttle_time=0, error_code=error)
+
+
+async def _add(broker: Any, request: Any) -> ErrorCode:
+    if not request.transactional_id:
+        return ErrorCode.invalid_request
+    index = await broker.coordinators.partition_of(CONSUMER_OFFSETS, request.group_id)
+    if index is None:
+        return ErrorCode.coordinator_not_available
+    place = TopicPartition(CONSUMER_OFFSETS, index)
+    add = Add(request.transactional_id, request.producer_id, request.producer_epoch, (place,))
+    error: ErrorCode = await broker.coordinators.transactions.write(
+        add.transactional_id, lambda shard, moment, reply: shard.add(add, reply, moment), lambda error: error
+    )
+    return error

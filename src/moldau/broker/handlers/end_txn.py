@@ -1,0 +1,51 @@
+"""EndTxn (26): commit or abort a transaction. From version 5 on the answer has the epoch of the next one (KIP-890)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from moldau.base.errors import ErrorCode, KafkaError
+from moldau.coordinator.transaction.messages import End, Identity, NeedsProducerId
+from moldau.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
+
+API_KEY = 26
+VERSIONS = (0, 5)
+
+OWN_EPOCHS_SINCE_VERSION = 5
+FENCED_SINCE_VERSION = 2
+
+
+async def handle(broker: Any, context: Any, request: Any) -> object:
+    version = EPOCH_PER_TRANSACTION if context.version >= OWN_EPOCHS_SINCE_VERSION else 0
+    end = End(
+        request.transactional_id, request.producer_id, request.producer_epoch, request.committed, version
+    )
+    try:
+        answer = await _end(broker, end) if end.transactional_id else Identity(ErrorCode.invalid_request)
+    except KafkaError as refusal:
+        answer = Identity(refusal.code)
+    error = answer.error
+    if error is ErrorCode.producer_fenced and context.version < FENCED_SINCE_VERSION:
+        error = ErrorCode.invalid_producer_epoch
+    return SimpleNamespace(
+        throttle_time=0,
+        error_code=error,
+        producer_id=answer.producer_id,
+        producer_epoch=answer.producer_epoch,
+    )
+
+
+async def _end(broker: Any, end: End) -> Identity:
+    """The coordinator's decision, asked for again with a new producer id where it needs one."""
+    new_producer_id: int | None = None
+    while True:
+        answer = await broker.coordinators.transactions.write(
+            end.transactional_id,
+            lambda shard, moment, reply, new_id=new_producer_id: shard.end(end, new_id, reply, moment),
+            Identity,
+        )
+        if isinstance(answer, Identity):
+            return answer
+        assert isinstance(answer, NeedsProducerId)
+        new_producer_id = await broker.controller.next_producer_id()

@@ -1,0 +1,128 @@
+"""TxnOffsetCommit (28): offsets of a group as part of a transaction, which count when it is committed.
+
+The group's partition of `__consumer_offsets` must be part of the transaction; from version 5 on this broker adds it
+(KIP-890). Since version 3 the group says whether the client may commit: a member that lost its partitions may not
+(KIP-447).
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from moldau.base.errors import ErrorCode, KafkaError
+from moldau.base.ids import TopicPartition
+from moldau.broker.coordinators import CONSUMER_OFFSETS
+from moldau.broker.verification import verify
+from moldau.coordinator.group.messages import Commit, OffsetToCommit
+from moldau.coordinator.shard import Producer
+from moldau.coordinator.transaction.messages import Add
+from moldau.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
+from moldau.replication.partition import Partition
+
+API_KEY = 28
+VERSIONS = (0, 5)
+
+LOADING_SINCE_VERSION = 2
+ABORTABLE_SINCE_VERSION = 4
+ADDS_SINCE_VERSION = 5
+NO_EPOCH = -1
+NO_GENERATION = -1
+NO_SEQUENCE = -1
+
+
+async def handle(broker: Any, context: Any, request: Any) -> object:
+    accepted: list[OffsetToCommit] = []
+    errors: dict[str, dict[int, ErrorCode]] = {}
+    for asked in request.topics:
+        topic = broker.image.topics.get(asked.name)
+        for partition in asked.partitions:
+            index = partition.partition_index
+            if topic is not None and 0 <= index < len(topic.partitions):
+                accepted.append(_offset(asked.name, topic.topic_id, partition))
+            else:
+                errors.setdefault(asked.name, {})[index] = ErrorCode.unknown_topic_or_partition
+    if accepted:
+        outcomes = await _commit(broker, context.version, request, tuple(accepted))
+        for offset, error in zip(accepted, outcomes, strict=True):
+            if error is ErrorCode.coordinator_load_in_progress and context.version < LOADING_SINCE_VERSION:
+                error = ErrorCode.coordinator_not_available  # which clients of that time can handle
+            errors.setdefault(offset.topic, {})[offset.partition] = error
+    return SimpleNamespace(
+        throttle_time=0,
+        topics=tuple(
+            SimpleNamespace(
+                name=name,
+                partitions=tuple(
+                    SimpleNamespace(partition_index=index, error_code=error)
+                    for index, error in partitions.items()
+                ),
+            )
+            for name, partitions in errors.items()
+        ),
+    )
+
+
+def _offset(topic: str, topic_id: Any, partition: Any) -> OffsetToCommit:
+    return OffsetToCommit(
+        topic,
+        partition.partition_index,
+        partition.committed_offset,
+        getattr(partition, "committed_leader_epoch", NO_EPOCH),
+        partition.committed_metadata or "",
+        topic_id,
+    )
+
+
+async def _commit(
+    broker: Any, version: int, request: Any, offsets: tuple[OffsetToCommit, ...]
+) -> list[ErrorCode]:
+    producer = Producer(request.producer_id, request.producer_epoch)
+    try:
+        await _verify(broker, version, request, producer)
+    except KafkaError as error:
+        return [error.code] * len(offsets)
+    commit = Commit(
+        group_id=request.group_id,
+        member_id=getattr(request, "member_id", ""),
+        instance_id=getattr(request, "group_instance_id", None),
+        generation=getattr(request, "generation_id", NO_GENERATION),
+        offsets=offsets,
+    )
+    errors: list[ErrorCode] = await broker.coordinators.groups.write(
+        commit.group_id,
+        lambda shard, moment, reply: shard.commit_in_transaction(commit, producer, reply, moment),
+        lambda error: [error] * len(offsets),
+    )
+    return errors
+
+
+async def _verify(broker: Any, version: int, request: Any, producer: Producer) -> None:
+    """The transaction is one that its coordinator knows, with the group's offsets in it; KafkaError otherwise."""
+    index = await broker.coordinators.partition_of(CONSUMER_OFFSETS, request.group_id)
+    if index is None:
+        raise KafkaError(ErrorCode.coordinator_not_available)
+    place = TopicPartition(CONSUMER_OFFSETS, index)
+    partition: Partition = broker.partition(*place)
+    if partition.refusal:
+        raise KafkaError(ErrorCode.not_coordinator)
+    adds = version >= ADDS_SINCE_VERSION
+    guard = partition.log.producing.begin_verification(
+        producer.producer_id, producer.epoch, NO_SEQUENCE, False
+    )
+    if guard is None:
+        return
+    if adds or broker.config["transaction.partition.verification.enable"]:
+        transaction_version = EPOCH_PER_TRANSACTION if adds else 0
+        add = Add(
+            request.transactional_id, producer.producer_id, producer.epoch, (place,), transaction_version
+        )
+        error = (await verify(broker, add))[place]
+        if error is ErrorCode.producer_fenced:
+            error = ErrorCode.invalid_producer_epoch
+        elif error is ErrorCode.transaction_abortable and version < ABORTABLE_SINCE_VERSION:
+            error = ErrorCode.invalid_txn_state
+        if error:
+            raise KafkaError(error)
+    if not partition.log.producing.is_verified(producer.producer_id, producer.epoch, guard):
+        raise KafkaError(ErrorCode.invalid_txn_state)  # it was ended meanwhile

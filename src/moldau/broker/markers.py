@@ -1,0 +1,57 @@
+"""Writing the markers that end transactions, to the partitions that this broker leads.
+
+A marker in `__consumer_offsets` also tells the group coordinator of the partition that offsets count from now on, or
+never will. The outcome is known when the marker is committed, as with acks=all.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from moldau.base.errors import ErrorCode, KafkaError
+from moldau.base.ids import TopicPartition
+from moldau.coordinator.shard import Producer
+from moldau.log.transactions import Marker
+from moldau.replication.partition import Partition
+
+log = logging.getLogger(__name__)
+
+CONSUMER_OFFSETS = "__consumer_offsets"
+
+
+async def write_marker(
+    broker: Any, place: TopicPartition, marker: Marker, producer: Producer, version: int
+) -> ErrorCode:
+    """Append a marker and wait until it is committed; `version` is the producer's transaction version."""
+    try:
+        partition: Partition = broker.partition(*place)
+    except KafkaError as error:
+        return error.code
+    if partition.refusal:
+        return partition.refusal
+    if not partition.has_enough_in_sync():
+        return ErrorCode.not_enough_replicas
+    now_ms = broker.clock.wall_ms()
+    size_before = partition.log.segments.active.size
+    try:
+        appended = partition.log.producing.append_marker(
+            marker, producer.producer_id, producer.epoch, partition.leader_epoch, now_ms, version
+        )
+    except OSError as error:
+        log.error("cannot write a marker to %s: %s", place, error)
+        return ErrorCode.kafka_storage_error
+    if appended.error:
+        return appended.error
+    if place.topic == CONSUMER_OFFSETS:
+        broker.coordinators.groups.on_marker(place.partition, producer, is_commit=marker.is_commit)
+    if appended.flush_due:
+        try:
+            await partition.log.flush()
+        except OSError as error:
+            log.error("a marker is not on the disk of %s: %s", place, error)
+            return ErrorCode.kafka_storage_error
+    partition.advance_high_watermark(appended.last_offset + 1)
+    if partition.watchers:
+        broker.long_polls.on_growth(partition, max(1, partition.log.segments.active.size - size_before))
+    return ErrorCode.none

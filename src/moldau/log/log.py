@@ -429,7 +429,7 @@ class Log:
 
         OSError: only a start can put things right. Call `settle_indexes` before.
         """
-        gone = self.segments.replace(old, new)
+        gone = self.producing.replace_segments(old, new)
         self._reader.forget_positions()
         for base_offset in old:
             if base_offset not in new:

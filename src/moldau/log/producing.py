@@ -171,6 +171,13 @@ class Producing:
         base_offset, stop_offset = log.segments.at(offset).base_offset, log.next_offset
         return lambda: copy.collect(base_offset, offset, stop_offset, read_waiting)
 
+    def replace_segments(self, old: tuple[int, ...], new: tuple[int, ...]) -> list[str]:
+        """Put compacted segments in the place of old ones, each with its index; the names of what is gone."""
+        gone = [name for base_offset in old for name in self.aborted.mark_deleted(base_offset)]
+        gone += self._log.segments.replace(old, new)
+        self.aborted.adopt(new)
+        return gone
+
     def queue_sync(self, base_offset: int) -> None:
         """Have a segment's index synced with the next flush, if it has one."""
         if base_offset in self.aborted.bases:

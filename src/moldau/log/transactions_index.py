@@ -49,8 +49,15 @@ class AbortedIndexes:
         return list(self._bases)
 
     def copy(self) -> AbortedIndexes:
-        """For a search in a thread: what is in the files."""
-        return AbortedIndexes(self._disk, self._folder, self._bases)
+        """For a search in a thread."""
+        copy = AbortedIndexes(self._disk, self._folder, self._bases)
+        copy._unwritten = {base_offset: list(entries) for base_offset, entries in self._unwritten.items()}
+        return copy
+
+    def below(self, end_offset: int) -> list[Aborted]:
+        """All that ended below an offset. Blocks: for a copy, in a thread."""
+        entries = (entry for base in self._bases for entry in self._entries(base, 0, read_waiting))
+        return [entry for entry in entries if entry.last_offset < end_offset]
 
     def append(self, base_offset: int, aborted: Aborted) -> None:
         """The segment's marker has aborted a transaction. OSError: the entry counts, and is written by `drain`."""
@@ -63,7 +70,7 @@ class AbortedIndexes:
         """Write what could not be written before. OSError: not now either."""
         for base_offset, entries in list(self._unwritten.items()):
             file = self._file(base_offset, create=True)
-            data = b"".join(ENTRY.pack(VERSION, *entry) for entry in entries)
+            data = packed(entries)
             end = file.size()
             written = 0
             try:
@@ -133,6 +140,12 @@ class AbortedIndexes:
             return []
         return [names.file_name(base_offset, names.TRANSACTION_INDEX + names.DELETED)]
 
+    def adopt(self, base_offsets: Iterable[int]) -> None:
+        """Compacted segments have come into their place, some of them with an index."""
+        for base_offset in base_offsets:
+            if self._disk.exists(self._path(base_offset)):
+                insort(self._bases, base_offset)
+
     def cut_off(self, next_offset: int, segment_bases: Container[int]) -> None:
         """The log was truncated: entries of markers that are gone go too."""
         for base_offset in self.bases:
@@ -169,6 +182,11 @@ class AbortedIndexes:
 
     def _path(self, base_offset: int) -> str:
         return f"{self._folder}/{names.file_name(base_offset, names.TRANSACTION_INDEX)}"
+
+
+def packed(entries: Iterable[Aborted]) -> bytes:
+    """The content of an index."""
+    return b"".join(ENTRY.pack(VERSION, *entry) for entry in entries)
 
 
 def is_whole(disk: Disk, folder: str, base_offset: int) -> bool:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from moldau.log.cleaner.job import LastRecord
 from moldau.log.cleaner.keys import BUCKETS, Keys, Survivors
-from moldau.log.cleaner.transactions import AbortedTransaction
 from moldau.log.index import read_waiting
 from moldau.log.scan import DamagedSegment
 from moldau.log.segment import Segment
+from moldau.log.transactions import Aborted
 from moldau.records.batch import DELETE_HORIZON, LOG_APPEND_TIME
 from moldau.records.compression import Codec
 from moldau.records.record import BadRecord, Record, build_batch, encode_records, read_records
@@ -280,7 +280,7 @@ def test_records_of_an_aborted_transaction_go_and_supersede_nothing(tmp_path: Pa
             [marker(4, COMMIT, 6)],
         ],
     )
-    aborted = (AbortedTransaction(5, 1, 3, 4),)
+    aborted = (Aborted(5, 1, 3, 4),)
     folder.compact(aborted=aborted)
     assert folder.offsets() == [0, 2, 3, 4]
     index = (tmp_path / f"{0:020d}.txnindex").read_bytes()
@@ -289,7 +289,7 @@ def test_records_of_an_aborted_transaction_go_and_supersede_nothing(tmp_path: Pa
 
 def test_a_marker_waits_like_a_tombstone_once_its_transaction_is_gone(tmp_path: Path) -> None:
     folder = Folder(tmp_path, [[data(0, b"a", 5), marker(1, ABORT, 5), batch_of(2, (b"z", b""))]])
-    aborted = (AbortedTransaction(5, 0, 1, 2),)
+    aborted = (Aborted(5, 0, 1, 2),)
     folder.compact(aborted=aborted)
     assert folder.offsets() == [1, 2]  # its records were still there
     assert not folder.batches()[0][0].attributes & DELETE_HORIZON

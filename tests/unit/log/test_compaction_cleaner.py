@@ -19,6 +19,7 @@ from moldau.log.cleaner.cleaner import DISK_RETRY_S, CleanerSettings, LogCleaner
 from moldau.log.cleaner.job import Summary
 from moldau.log.log import Log
 from moldau.log.manager import LogManager
+from moldau.log.transactions import Marker
 from moldau.records.batch import read_header
 from moldau.records.record import Record, build_batch, read_records
 from moldau.sim.drive import DiskFaults
@@ -390,6 +391,40 @@ def test_what_is_not_stable_is_not_compacted() -> None:
         await stage.cleaner.clean(log)
         assert read_all(log) == last_of_each_key(before, bases[2])
         assert stage.cleaned_to == {PARTITION: bases[2]}
+        await stage.close()
+
+    on_stage(main)
+
+
+def transact(log: Log, producer_id: int, key: bytes, *, commit: bool) -> None:
+    """A transaction with one record, of an epoch of its own."""
+    producing = log.producing
+    entry = producing.state.get(producer_id)
+    epoch = 0 if entry is None else entry.epoch
+    guard = producing.begin_verification(producer_id, epoch, 0, True)
+    fields = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": 0}
+    record = Record(0, NOW_MS, key, b"%s of %d" % (b"committed" if commit else b"aborted", producer_id))
+    data = memoryview(bytearray(build_batch([record], transactional=True, **fields)))
+    assert not log.append(data, 0, len(data), 0, NOW_MS, True, guard).error
+    assert not producing.append_marker(Marker(commit, 0), producer_id, epoch + 1, 0, NOW_MS, 2).error
+
+
+def test_aborted_records_go_and_the_index_is_that_of_what_is_left_also_after_a_restart() -> None:
+    async def main(stage: Stage, world: World) -> None:
+        log = await stage.open()
+        for number in range(60):
+            transact(log, number % 3, b"%d" % (number % 5), commit=number % 4 != 1)
+        end_offset = log.segments.active.base_offset
+        await stage.cleaner.clean(log)
+
+        left = [r for r in read_all(log) if r.offset < end_offset and b" of " in (r.value or b"")]
+        assert sorted(r.key or b"" for r in left) == [b"%d" % key for key in range(5)]
+        assert all((r.value or b"").startswith(b"committed") for r in left)
+        found = log.producing.aborted.below(log.next_offset)
+        assert all(entry.last_offset in [r.offset for r in read_all(log)] for entry in found)
+        await stage.close()
+        log = await stage.open()
+        assert log.producing.aborted.below(log.next_offset) == found
         await stage.close()
 
     on_stage(main)

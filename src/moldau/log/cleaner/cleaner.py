@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os.path
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -21,7 +21,6 @@ from moldau.log import names
 from moldau.log.checkpoints import BadCheckpoint, read_offsets, write_offsets
 from moldau.log.cleaner.choice import Dirty, first_dirty_offset, groups_of, look_at, shapes_below
 from moldau.log.cleaner.job import Job, LastRecord, Replaced, Summary
-from moldau.log.cleaner.transactions import AbortedTransaction
 from moldau.log.log import Log
 from moldau.log.scan import DamagedSegment
 from moldau.log.swap import decide_swap, remove_cleaned, undo_swap
@@ -88,15 +87,12 @@ class LogCleaner:
         settings: Callable[[], CleanerSettings],
         *,
         stable_offset_of: Callable[[Log], int] = lambda log: log.next_offset,
-        aborted_of: Callable[[Log, int], Sequence[AbortedTransaction]] = lambda log, end_offset: (),
     ) -> None:
-        """`stable_offset_of`: up to where no transaction is open. `aborted_of`: the transactions of a log that
-        were aborted below an offset; it is asked in a thread."""
+        """`stable_offset_of`: up to where no transaction is open."""
         self._runtime = runtime
         self._manager = manager
         self._settings = settings
         self._stable_offset_of = stable_offset_of
-        self._aborted_of = aborted_of
         self.counts = CleanerCounts()
         self.uncleanable: dict[TopicPartition, str] = {}
         self._retry_at_s: dict[TopicPartition, float] = {}
@@ -277,7 +273,7 @@ class LogCleaner:
             entry.producer_id: LastRecord(entry.last_offset if entry.batches else None, entry.epoch)
             for entry in log.producers()
         }
-        segments = log.segments.copy()
+        segments, aborted = log.segments.copy(), log.producing.aborted.copy()
         dirty = await in_thread(look_at, segments, first_dirty, stable_offset, config, now_ms)
         if dirty.end_offset <= first_dirty:
             return None
@@ -292,7 +288,7 @@ class LogCleaner:
             segment_index_bytes=config.segment_index_bytes,
             index_interval_bytes=config.index_interval_bytes,
             last_records=last_records,
-            aborted=tuple(await in_thread(self._aborted_of, log, dirty.end_offset)),
+            aborted=tuple(await in_thread(aborted.below, dirty.end_offset)),
             dedupe_bytes=int(settings.dedupe_bytes * settings.load_factor) // threads,
             io_bytes=settings.io_bytes // threads,
             bytes_per_second=settings.bytes_per_second,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from moldau.log.cleaner.transactions import AbortedTransaction
+from moldau.log.transactions import Aborted
 
 GROUP_SEGMENTS_MAX = 64
 """Segments that become one at a time: they are renamed in one turn of the loop."""
@@ -39,7 +39,7 @@ class Job:
     index_interval_bytes: int
     last_records: dict[int, LastRecord] = field(default_factory=dict)
     """By producer id."""
-    aborted: tuple[AbortedTransaction, ...] = ()
+    aborted: tuple[Aborted, ...] = ()
     """Transactions that were aborted below `end_offset`."""
     dedupe_bytes: int = 128 * 1024 * 1024
     """Memory for finding the last record of each key, whatever their number."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from moldau.log import names
-from moldau.log.cleaner.transactions import AbortedTransaction, index_of
 from moldau.log.segment import RELATIVE_OFFSET_MAX, Segment
+from moldau.log.transactions import Aborted
+from moldau.log.transactions_index import packed
 from moldau.records.batch import BatchHeader
 from moldau.runtime.ports import Buffer, Disk, File
 
@@ -86,7 +87,7 @@ class Output:
                 file.close()
             self._segment = None
 
-    def finish(self, aborted: Sequence[AbortedTransaction]) -> None:
+    def finish(self, aborted: Sequence[Aborted]) -> None:
         """Everything is on the disk, under names that no one looks for yet.
 
         `aborted` are the transactions that the indexes of the new segments have to tell of, in order.
@@ -97,7 +98,7 @@ class Output:
             if entries:
                 name = names.file_name(base_offset, names.TRANSACTION_INDEX + names.CLEANED)
                 file = self._disk.open(f"{self._folder}/{name}", create=True)
-                write_all(file, index_of(entries), 0)
+                write_all(file, packed(entries), 0)
                 file.sync()
                 file.close()
         self._disk.sync_folder(self._folder)

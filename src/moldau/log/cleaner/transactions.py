@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from struct import Struct
-from typing import NamedTuple
 
+from moldau.log.transactions import Aborted
 from moldau.records.batch import BatchHeader
 from moldau.records.record import iterate_records
 from moldau.runtime.ports import Buffer
@@ -21,34 +21,17 @@ ABORT, COMMIT = 0, 1
 _MARKER_KEY = Struct(">hh")
 """Version and type."""
 
-_INDEX_ENTRY = Struct(">hqqqq")
-_INDEX_VERSION = 0
-
-
-class AbortedTransaction(NamedTuple):
-    """An entry of a transaction index; it stands in the segment that has the marker."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
-
-
-def index_of(entries: Iterable[AbortedTransaction]) -> bytes:
-    """The content of a `.txnindex` file."""
-    return b"".join(_INDEX_ENTRY.pack(_INDEX_VERSION, *entry) for entry in entries)
-
 
 class Transactions:
     """Fed with every batch of a log in order, from its start on."""
 
-    def __init__(self, aborted: Iterable[AbortedTransaction] = ()) -> None:
+    def __init__(self, aborted: Iterable[Aborted] = ()) -> None:
         self._aborted = sorted(aborted, key=lambda one: one.first_offset, reverse=True)
-        self._aborting: dict[int, AbortedTransaction] = {}
+        self._aborting: dict[int, Aborted] = {}
         self._seen_aborting: set[int] = set()
         """Producers of which a batch of the transaction that is being aborted was still there."""
         self._seen_committing: set[int] = set()
-        self.remaining: list[AbortedTransaction] = []
+        self.remaining: list[Aborted] = []
         """Aborted ones whose marker stays because some of their batches were there: the new index."""
 
     def may_discard(self, header: BatchHeader, batch: Buffer) -> bool:

@@ -59,14 +59,16 @@ def read_epochs(data: bytes) -> list[tuple[int, int]]:
 def _lines(data: bytes) -> list[str]:
     try:
         lines = data.decode().splitlines()
-        if not lines:
-            return []
-        if lines[0] != VERSION:
-            raise BadCheckpoint(f"unknown version {lines[0]!r}")
-        if int(lines[1]) != len(lines) - 2:
-            raise BadCheckpoint(f"{lines[1]} entries expected, {len(lines) - 2} found")
-    except (IndexError, UnicodeDecodeError, ValueError) as damage:
-        raise BadCheckpoint(str(damage)) from None
+    except UnicodeDecodeError:
+        raise BadCheckpoint("it is no text") from None
+    if not lines:
+        return []
+    if lines[0] != VERSION:
+        raise BadCheckpoint(f"unknown version {lines[0][:20]!r}")
+    if len(lines) == 1 or not lines[1].isdecimal():
+        raise BadCheckpoint("it does not say how many entries it has")
+    if int(lines[1]) != len(lines) - 2:
+        raise BadCheckpoint(f"{lines[1]} entries expected, {len(lines) - 2} found")
     return lines[2:]
 
 
@@ -76,12 +78,15 @@ def write_partition_metadata(topic_id: uuid.UUID) -> bytes:
 
 def read_partition_metadata(data: bytes) -> uuid.UUID:
     try:
-        fields = dict(line.split(": ", 1) for line in data.decode().splitlines())
+        parts = (line.partition(": ") for line in data.decode().splitlines())
+        fields = {key: value for key, _, value in parts}
         if fields["version"] != VERSION:
             raise BadCheckpoint(f"unknown version {fields['version']!r}")
         return id_of(fields["topic_id"])
-    except (KeyError, ValueError) as damage:
-        raise BadCheckpoint(f"damaged partition metadata: {damage}") from None
+    except KeyError as missing:
+        raise BadCheckpoint(f"partition.metadata is damaged: it has no {missing.args[0]}") from None
+    except ValueError:
+        raise BadCheckpoint("partition.metadata is damaged: it has no valid topic_id") from None
 
 
 def write_properties(properties: Mapping[str, str]) -> bytes:

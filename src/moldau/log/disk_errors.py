@@ -14,6 +14,11 @@ from __future__ import annotations
 
 import errno
 
+
+class DamagedLog(OSError):
+    """One log is not as it was left: it is offline, and the next start checks it. Its folder is in use."""
+
+
 NO_ROOM = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)})
 PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN})
 

@@ -298,7 +298,8 @@ class Log:
         """The active segment, after rolling it where Kafka's rules say so."""
         segment = self.segments.active
         config = self._config
-        if segment.first_timestamp is None and segment.size:
+        if segment.first_timestamp is None and segment.size:  # the first append after a start
+            self._search.check_end(segment)
             self._load_first_timestamp(segment)
         if (
             segment.size + size > config.segment_bytes

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from moldau.base.ids import TopicPartition
 from moldau.config.topic import TopicConfig
 from moldau.log import names
-from moldau.log.disk_errors import is_no_room, is_passing
+from moldau.log.disk_errors import DamagedLog, is_no_room, is_passing
 from moldau.log.folder import Checkpoints, DataFolder
 from moldau.log.loaded import LoadedLog
 from moldau.log.log import Log
@@ -250,7 +250,7 @@ class LogManager:
     def _disk_error(self, log: Log, error: OSError) -> None:
         """A write to a log went wrong, without doubt on what the log holds."""
         folder = self._folder_of.get(log.topic_partition)
-        if folder is not None:
+        if folder is not None and log.failure is None:
             self._folder_error(folder, error)
 
     def _folder_error(self, folder: DataFolder, error: OSError) -> None:
@@ -264,7 +264,8 @@ class LogManager:
     def _log_failed(self, log: Log, error: OSError) -> None:
         folder = self._folder_of.get(log.topic_partition)
         if folder is not None:
-            self._fail_folder(folder, error)
+            if not isinstance(error, DamagedLog):
+                self._fail_folder(folder, error)
             if self._on_failure is not None:
                 self._on_failure(log, error)
 

@@ -55,6 +55,10 @@ class Reader:
         reader._positions.update(self._positions)
         return reader
 
+    def bounds_of(self, base_offset: int, next_offset: int) -> tuple[int, int]:
+        """The offsets between which a segment's batches lie; `next_offset` is that of the log."""
+        return base_offset, self._segments.end_offset_after(base_offset, next_offset)
+
     def forget_positions(self) -> None:
         """After the log was truncated."""
         self._positions.clear()

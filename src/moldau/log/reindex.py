@@ -15,7 +15,7 @@ from moldau.base.errors import ErrorCode, KafkaError
 from moldau.log import names
 from moldau.log.index import OFFSET_ENTRY, TIME_ENTRY, Index, read_waiting
 from moldau.log.scan import Batch, DamagedSegment, headers
-from moldau.log.segment import Segment
+from moldau.log.segment import RELATIVE_OFFSET_MAX, Segment
 from moldau.runtime.ports import Disk, Runtime
 
 logger = logging.getLogger(__name__)
@@ -33,9 +33,14 @@ def build_indexes(disk: Disk, folder: str, base_offset: int, size: int, index_in
     segment = Segment(disk, folder, base_offset, size=0, indexed=False)
     segment.offsets = _new_index(disk, segment.path + names.OFFSET_INDEX, segment.offsets)
     segment.times = _new_index(disk, segment.path + names.TIME_INDEX, segment.times)
+    last_offset = base_offset - 1
     try:
         for batch in headers(segment.log, 0, size, read_waiting):
-            count_in(segment, batch, index_interval_bytes)
+            if last_offset < batch.header.last_offset <= base_offset + RELATIVE_OFFSET_MAX:
+                count_in(segment, batch, index_interval_bytes)
+                last_offset = batch.header.last_offset
+            else:  # its offset is damaged: no entry may lead to it
+                segment.size = batch.end_position
     except DamagedSegment as damage:
         logger.error("%s; what lies behind it in this segment cannot be read", damage)
     segment.seal()

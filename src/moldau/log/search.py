@@ -6,6 +6,7 @@ match is never the answer: not to a fetch (`checked`), and not to a look-up.
 
 from __future__ import annotations
 
+import errno
 import logging
 import struct
 from collections.abc import Callable
@@ -15,13 +16,15 @@ from typing import NamedTuple, Protocol
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.config.topic import TopicConfig
 from moldau.log import names
+from moldau.log.disk_errors import DamagedLog
 from moldau.log.index import Read, read_nowait, read_waiting
-from moldau.log.reader import Reader, Slice, TimestampOffset
+from moldau.log.reader import Reader, TimestampOffset
 from moldau.log.reindex import IndexMender
 from moldau.log.scan import DamagedBatch, DamagedSegment, checked_batches
+from moldau.log.segment import Segment
 from moldau.log.segments import Segments
 from moldau.records.record import BadRecord
-from moldau.runtime.ports import Runtime
+from moldau.runtime.ports import File, Runtime
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +49,8 @@ class SearchedLog(Protocol):
     next_offset: int
     failure: OSError | None
     segments: Segments
+
+    def fail(self, error: OSError) -> None: ...
 
     @property
     def config(self) -> TopicConfig: ...
@@ -143,6 +148,27 @@ class Search:
 
     # Damage
 
+    def check_end(self, segment: Segment) -> None:
+        """Before the first append after a start: nothing is written behind a segment that is not as it was left.
+        OSError where it is not; an end that is cold is looked at meanwhile.
+        """
+        log, next_offset, size = self._log, self._log.next_offset, segment.size
+        try:
+            is_whole = segment.ends_by(next_offset, size, read_nowait)
+        except BlockingIOError:
+            work = self._check_end_later(segment, next_offset, size)
+            self._runtime.tasks.spawn(work, name=f"check the end of {segment.path}")
+            return
+        if not is_whole:
+            log.fail(_damaged(segment, next_offset))
+        if log.failure is not None:
+            raise log.failure
+
+    async def _check_end_later(self, segment: Segment, next_offset: int, size: int) -> None:
+        with suppress(FileNotFoundError):  # its segment is gone
+            if not await self._runtime.tasks.in_thread(segment.ends_by, next_offset, size, read_waiting):
+                self._log.fail(_damaged(segment, next_offset))
+
     async def settled(self) -> None:
         """Wait until no index is being rebuilt."""
         await self._mender.settled()
@@ -175,22 +201,35 @@ def _bring_in(
     with suppress(struct.error, FileNotFoundError):
         if also is not None:
             also()
-        return _check(reader.read(offset, next_offset, max_bytes, next_offset, True, read_waiting))
+        part = reader.read(offset, next_offset, max_bytes, next_offset, True, read_waiting)
+        if part.file is not None:
+            base_offset = _base_offset_of(part.file.path)
+            return _check(part.file, part.position, part.length, reader.bounds_of(base_offset, next_offset))
     return None
 
 
-def _check(part: Slice) -> _Seen | None:
-    if part.file is None:
-        return None
-    start, stop, damage = part.position, part.position, None
+def _check(file: File, start: int, length: int, bounds: tuple[int, int]) -> _Seen:
+    """How many of the batches are sound: their checksums, and their offsets, which no checksum is of."""
+    base_offset, end_offset = bounds
+    position, next_offset, damage = start, base_offset, None
+    last_position = start
     try:
-        for batch, _ in checked_batches(
-            part.file, start, start + part.length, read_waiting, CHECK_WINDOW_BYTES
-        ):
-            stop = batch.end_position
+        for batch, _ in checked_batches(file, start, start + length, read_waiting, CHECK_WINDOW_BYTES):
+            header = batch.header
+            if header.base_offset < next_offset or header.next_offset > end_offset:
+                # Of two that contradict each other, none is known to be right.
+                position = last_position if header.base_offset < next_offset else position
+                raise DamagedSegment(file, position, f"offset {header.base_offset} does not belong there")
+            last_position, position, next_offset = position, batch.end_position, header.next_offset
     except DamagedSegment as found:
         damage = found.what
-    return _Seen(_base_offset_of(part.file.path), start, stop, damage)
+    return _Seen(base_offset, start, position, damage)
+
+
+def _damaged(segment: Segment, next_offset: int) -> DamagedLog:
+    what = f"{segment.path}{names.LOG} does not end before offset {next_offset}, as it was left"
+    logger.error("%s: the log is offline, and the next start checks it", what)
+    return DamagedLog(errno.EIO, what)
 
 
 def _segment_of(damage: DamagedSegment) -> int:

@@ -205,15 +205,24 @@ class Segment:
         Its batch must have that time, and the batches just behind it no later one.
         """
         last = self.times.last(read)
-        place = None if last is None else self.find(self.base_offset + last[1], read)
+        try:
+            place = None if last is None else self.find(self.base_offset + last[1], read)
+        except DamagedSegment:  # the batches are damaged: there is nothing to compare with
+            return
         if last is not None and (place is None or place.header.max_timestamp != last[0]):
             raise DamagedSegment(self.log, place.position if place else 0, "the time index is wrong")
-        start = place.position if place else 0
-        for batch in headers(self.log, start, self.size, read):
-            if batch.header.max_timestamp > self.max_timestamp:
-                raise DamagedSegment(self.log, batch.position, "the time index lacks entries")
-            if batch.position - start > TIME_CHECKED_BYTES:
-                return
+        self._check_later_timestamps(place.position if place else 0, read)
+
+    def _check_later_timestamps(self, start: int, read: Read) -> None:
+        later: Batch | None = None
+        with suppress(DamagedSegment):  # as far as the batches can be read
+            for batch in headers(self.log, start, self.size, read):
+                if batch.header.max_timestamp > self.max_timestamp:
+                    later = batch
+                if later is not None or batch.position - start > TIME_CHECKED_BYTES:
+                    break
+        if later is not None:
+            raise DamagedSegment(self.log, later.position, "the time index lacks entries")
 
     def load_first_timestamp(self, read: Read) -> None:
         first = next(headers(self.log, 0, self.size, read), None)
@@ -253,6 +262,17 @@ class Segment:
             if batch.header.last_offset >= offset:
                 return batch
         return None
+
+    def ends_by(self, next_offset: int, size: int, read: Read) -> bool:
+        """Whether the batches up to a position are whole, and the last one ends before an offset."""
+        entry = self.offsets.last(read)
+        found = self.base_offset
+        try:
+            for batch in headers(self.log, entry[1] if entry and 0 <= entry[1] < size else 0, size, read):
+                found = batch.header.next_offset
+        except DamagedSegment:
+            return False
+        return found <= next_offset
 
     def boundary(self, start: int, stop: int, read: Read) -> tuple[int, int]:
         """The end of the last whole batch in [start, stop), and the offset of the batch that begins there.

@@ -81,6 +81,11 @@ class Segments:
         index = bisect_right(self._bases, segment.base_offset) - 2
         return self.by_number(index) if index >= 0 else None
 
+    def end_offset_after(self, base_offset: int, next_offset: int) -> int:
+        """Where the segment behind one begins; the end of the log where there is none."""
+        index = bisect_right(self._bases, base_offset)
+        return self._bases[index] if index < len(self._bases) else next_offset
+
     def end_offset_of_closed(self, segment: Segment) -> int:
         return self._bases[bisect_right(self._bases, segment.base_offset)]
 

@@ -14,10 +14,10 @@ FALLBACK_TESTS := tests/contract tests/cluster tests/unit/runtime tests/unit/log
 COMPILE := $(BIN)/pip-compile -q --strip-extras --generate-hashes --allow-unsafe \
   --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 .DEFAULT_GOAL := help
-.PHONY: help setup up test quick fallbacks lint docs bench bench-quick golden sim soak dist lock interop-setup clean
+.PHONY: help setup up test quick fallbacks lint docs bench bench-quick bench-compaction golden sim soak dist lock interop-setup clean
 
 help:  ## show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): requirements/dev.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -58,6 +58,9 @@ bench: setup interop-setup  ## Moldau and Apache Kafka side by side; writes docs
 
 bench-quick: setup interop-setup  ## the same in a few minutes, printed only
 	$(BIN)/python -m moldau.bench --quick
+
+bench-compaction: setup  ## compact 20 million keys in 5 GB: time and memory (10 GB of disk)
+	$(BIN)/python -m moldau.bench.many_keys
 
 golden: setup  ## capture requests and answers from the Apache Kafka at KAFKA=host:port
 	PYTHONPATH=tests $(BIN)/python -m golden.capture $(KAFKA)

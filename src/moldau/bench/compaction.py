@@ -37,6 +37,7 @@ PACE_S = 0.004
 SAMPLES_MIN = 100
 COMPACTION_TIMEOUT_S = 300
 NEVER, AT_ONCE = "1.0", "0.0"
+NODE_ID = "1"
 
 Latencies = tuple[list[float], list[float]]
 """Of produces and of fetches, in seconds."""
@@ -52,10 +53,10 @@ def latency_beside_compaction(server: Server, fill_bytes: int, idle_s: float) ->
         idle_until = time.monotonic() + idle_s
         without = probe.measure(lambda: time.monotonic() < idle_until, lambda: True)
         log = Watched(server, compacted)
-        set_config(server, ResourceType.BROKER, "", "log.cleaner.backoff.ms", "200")
+        set_config(server, ResourceType.BROKER, NODE_ID, "log.cleaner.backoff.ms", "200")
         set_config(server, ResourceType.TOPIC, compacted, "min.cleanable.dirty.ratio", AT_ONCE)
         beside = probe.measure(log.is_dirty, log.is_being_compacted)
-        set_config(server, ResourceType.BROKER, "", "log.cleaner.backoff.ms", None)
+        set_config(server, ResourceType.BROKER, NODE_ID, "log.cleaner.backoff.ms", None)
         probe.close()
     if len(beside[0]) < SAMPLES_MIN:
         raise WorkNotDone(f"the compaction was over after {len(beside[0])} messages")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from moldau.bench import java_tools, librdkafka, lookup, prototype, raw_load, starting
+from moldau.bench import compaction, java_tools, librdkafka, lookup, prototype, raw_load, starting
 from moldau.bench.apache_kafka import KafkaServer, ToolFailed
 from moldau.bench.measure import MB, Reading, Series, WorkNotDone, touch_memory
 from moldau.bench.server import CLOCK_TICKS_PER_S, MoldauServer, Server
@@ -37,6 +37,7 @@ class Plan:
     latency_s: float
     look_up_sizes: tuple[int, ...]
     look_ups: int
+    compacted_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,10 @@ class Piece:
     """The same load for the prototype, measured before each run of the brokers."""
 
 
-QUICK = Plan(3, 200 * MB, 60 * MB, 10_000, 2, (MB, 10 * MB, 100 * MB), 400)
-FULL = Plan(3, 1000 * MB, 200 * MB, 20_000, 5, (MB, 10 * MB, 100 * MB, 1000 * MB, 10_000 * MB), 1000)
+QUICK = Plan(3, 200 * MB, 60 * MB, 10_000, 2, (MB, 10 * MB, 100 * MB), 400, 300 * MB)
+FULL = Plan(
+    3, 1000 * MB, 200 * MB, 20_000, 5, (MB, 10 * MB, 100 * MB, 1000 * MB, 10_000 * MB), 1000, 2000 * MB
+)
 
 
 @dataclass
@@ -191,6 +194,10 @@ def pieces(plan: Plan, servers: list[Server]) -> Iterator[Piece]:
     yardstick: Work = partial(prototype.small_requests, count=requests)
     yield Piece(section, "small requests", work, plan.runs, yardstick)
     yield Piece(section, "large requests", partial(raw_load.large_requests, total_bytes=total), plan.runs)
+    work = partial(
+        compaction.latency_beside_compaction, fill_bytes=plan.compacted_bytes, idle_s=2 * plan.latency_s
+    )
+    yield Piece("Latency beside a compaction", "compaction", work, 1)
     work = partial(lookup.growing_log, sizes=plan.look_up_sizes, look_ups=plan.look_ups)
     yield Piece("Look-up in a growing log", "look-up", work, 1)
 

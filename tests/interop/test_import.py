@@ -67,6 +67,8 @@ class View:
     """Read by one client at once: a broker may compact again at any time."""
     uncommitted: list[bytes | None] = field(default_factory=list)
     """The values of payments, with the aborted ones."""
+    committed_only: list[bytes | None] = field(default_factory=list)
+    """The values of payments that read_committed shows."""
     watermarks: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     offset_at: dict[str, int] = field(default_factory=dict)
     topics: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -147,6 +149,8 @@ def look(address: str, when_ms: int) -> View:
     consumer.close()
     view.compacted = read_to_end(address, "compacted")
     view.uncommitted = [message.value for message in read_to_end(address, "payments")]
+    committed = read_to_end(address, "payments", "read_committed")
+    view.committed_only = [message.value for message in committed]
     return view
 
 
@@ -379,6 +383,11 @@ def test_uncommitted_readers_see_all_records_of_transactions_and_no_markers(stor
         b"3 abort_transaction",
     ]
     assert story.moldau.watermarks["payments", 0] == (0, 8)
+
+
+def test_committed_readers_see_committed_records_only(story: Story) -> None:
+    for view in (story.kafka, story.moldau, story.moldau_later, story.kafka_again):
+        assert view.committed_only == [b"0 commit_transaction", b"2 commit_transaction"]
 
 
 def test_committed_offsets_of_groups_come_along(story: Story) -> None:

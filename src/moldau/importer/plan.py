@@ -106,11 +106,11 @@ def _notes(source: Source) -> list[str]:
             notes.append(
                 f"{len(held)} {plural} {'are' if len(held) > 1 else 'is'} not taken over: {_WHY[kind]}"
             )
-    transactional = [str(log.partition) for log in source.logs.values() if log.has_transactions]
-    if transactional:
+    waiting = [str(log.partition) for log in source.logs.values() if log.has_open_transactions]
+    if waiting:
         notes.append(
-            f"{_some(transactional)}: aborted or open transactions. Moldau serves no transactions yet, so their"
-            " records are shown to all consumers, with read_committed too."
+            f"{_some(waiting)}: a transaction is open, and consumers with read_committed see nothing behind it before"
+            " it ends. End it while Kafka runs (kafka-transactions.sh abort), if nobody is to go on with it."
         )
     if source.strays:
         notes.append(f"{_some(list(source.strays))}: of no topic in Kafka's metadata; not taken over.")

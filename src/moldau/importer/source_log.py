@@ -10,7 +10,7 @@ from moldau.importer.refusal import ImportRefused
 from moldau.log import names
 from moldau.log.checkpoints import BadCheckpoint, read_partition_metadata
 from moldau.log.index import OFFSET_ENTRY, TIME_ENTRY, Index, read_waiting
-from moldau.log.inspect_files import SEGMENT_SUFFIXES, SWAP, TRANSACTION_INDEX, LogFiles, Standing
+from moldau.log.inspect_files import SEGMENT_SUFFIXES, SWAP, LogFiles, Standing
 from moldau.log.scan import DamagedSegment, headers
 from moldau.log.snapshots import BadSnapshot, read_snapshot
 from moldau.records.batch import HEADER_BYTES, MAGIC, MAGIC_POSITION
@@ -37,8 +37,7 @@ class SourceLog:
     standing: Standing
     oldest_ms: int | None
     """The newest timestamp in the first segment, by which it grows old; None where there is none."""
-    has_transactions: bool
-    """Whether there are aborted or open ones: records that read_committed does not show."""
+    has_open_transactions: bool
 
     @property
     def size(self) -> int:
@@ -79,7 +78,7 @@ def examine(
         next_offset,
         standing,
         _oldest_ms(disk, files),
-        _has_transactions(disk, files, kept),
+        _has_open_transactions(disk, files),
     )
 
 
@@ -142,9 +141,7 @@ def _oldest_ms(disk: Disk, files: LogFiles) -> int | None:
     return last[0] if last else None
 
 
-def _has_transactions(disk: Disk, files: LogFiles, kept: tuple[SourceFile, ...]) -> bool:
-    if any(file.size and file.name.endswith(TRANSACTION_INDEX) for file in kept):
-        return True
+def _has_open_transactions(disk: Disk, files: LogFiles) -> bool:
     if not files.snapshots:
         return False
     try:

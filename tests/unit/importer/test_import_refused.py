@@ -15,6 +15,7 @@ from moldau.cli.log_disk import ReadOnlyDisk
 from moldau.importer.plan import plan_import
 from moldau.importer.refusal import ImportRefused
 from moldau.importer.source import Source, survey
+from moldau.log.snapshots import read_snapshot, write_snapshot
 from moldau.records.record import Record, build_batch
 
 from . import forge
@@ -270,7 +271,16 @@ def test_what_moldau_has_no_place_for_is_told(node: Path) -> None:
     assert "1 ACL is not taken over" in told
     assert "1 SCRAM credential is not taken over" in told
     assert "1 client quota is not taken over" in told
-    assert "payments-0: aborted or open transactions" in told
+    assert "transaction" not in told  # those of payments have ended
+
+
+def test_open_transactions_are_told(node: Path) -> None:
+    (path,) = home_of(node, "payments-0").glob("*.snapshot")
+    (producer,) = read_snapshot(path.read_bytes())
+    producer.current_txn_first_offset = 2
+    path.write_bytes(write_snapshot([producer]))
+    told = "\n".join(plan_import(look(node), NOW_MS).notes)
+    assert "payments-0: a transaction is open" in told
 
 
 def test_records_that_would_soon_be_removed_are_told(node: Path) -> None:

@@ -450,6 +450,12 @@ def test_a_damaged_log_is_left_out_until_the_next_start_and_the_others_go_on() -
         assert log.size_bytes() == size
         assert log.failure is None
         assert not [name for name in stage.names if name.endswith((".cleaned", ".swap"))]
+        stage.manager.delete(PARTITION)
+        await stage.manager.vacated(PARTITION)
+        fill(stage.manager.create(PARTITION, uuid.UUID(int=9)))  # another log, of which nothing bad is known
+        await stage.host.runtime.tasks.sleep(10)
+        assert stage.cleaner.uncleanable == {}
+        assert stage.cleaner.counts.compactions == 2
         await stage.close()
 
     on_stage(main)

@@ -95,7 +95,9 @@ class LogCleaner:
         self._stable_offset_of = stable_offset_of
         self.counts = CleanerCounts()
         self.uncleanable: dict[TopicPartition, str] = {}
-        self._retry_at_s: dict[TopicPartition, float] = {}
+        """Why logs are left out."""
+        self._left_out: dict[Log, float] = {}
+        """Until when, by the monotonic clock."""
         self._cleaned_to: dict[str, dict[TopicPartition, int]] = {}
         """By data folder."""
         self._writing = asyncio.Lock()
@@ -153,6 +155,9 @@ class LogCleaner:
 
     async def _choose(self) -> Log | None:
         """The dirtiest of the logs that are due."""
+        for log in [log for log in self._left_out if self._manager.logs.get(log.topic_partition) is not log]:
+            del self._left_out[log]
+            self.uncleanable.pop(log.topic_partition, None)
         best: tuple[float, Log] | None = None
         self.counts.dirtiest_ratio = 0.0
         for log in list(self._manager.logs.values()):
@@ -172,52 +177,56 @@ class LogCleaner:
             and log not in self._running
             and not log.reshaping.locked()
             and self._manager.logs.get(log.topic_partition) is log
-            and self._may_try(log.topic_partition)
+            and self._may_try(log)
         )
 
-    def _may_try(self, partition: TopicPartition) -> bool:
-        if partition not in self.uncleanable:
-            return True
-        if self._runtime.clock.monotonic() < self._retry_at_s.get(partition, float("inf")):
+    def _may_try(self, log: Log) -> bool:
+        if self._runtime.clock.monotonic() < self._left_out.get(log, 0.0):
             return False
-        del self.uncleanable[partition], self._retry_at_s[partition]
+        self._left_out.pop(log, None)
+        self.uncleanable.pop(log.topic_partition, None)
         return True
 
     async def _dirty(self, log: Log) -> Dirty | None:
         if not self._is_open(log):
             return None
-        cleaned_to = (await self._checkpoint(log)).get(log.topic_partition)
-        first_dirty = first_dirty_offset(cleaned_to, log.log_start_offset, log.next_offset)
-        if first_dirty >= log.segments.active.base_offset:
-            return None  # nothing was closed since: the disk need not be asked
-        stable_offset, now_ms = self._stable_offset_of(log), self._runtime.clock.wall_ms()
         try:
+            cleaned_to = (await self._checkpoint(log)).get(log.topic_partition)
+            first_dirty = first_dirty_offset(cleaned_to, log.log_start_offset, log.next_offset)
+            if first_dirty >= log.segments.active.base_offset:
+                return None  # nothing was closed since: the disk need not be asked
+            stable_offset, now_ms = self._stable_offset_of(log), self._runtime.clock.wall_ms()
             return await self._runtime.tasks.in_thread(
                 look_at, log.segments.copy(), first_dirty, stable_offset, log.config, now_ms
             )
-        except (
-            FileNotFoundError,
-            DamagedSegment,
-        ) as reason:  # retention was faster, or it will be found again
-            logger.debug("%s is passed over: %s", log, reason)
+        except FileNotFoundError:
+            return None  # retention was faster
+        except (OSError, DamagedSegment) as error:
+            self._note_failure(log, error)
             return None
 
     # One log
 
     async def clean(self, log: Log) -> Summary | None:
         """Compact a log as far as that is possible now; None where there was nothing, or it failed."""
-        partition = log.topic_partition
         try:
             async with log.reshaping:
                 summary = await self._clean(log)
         except (OSError, ChildFailed, DamagedSegment) as error:
             if log.failure is None:
-                self._note_failure(partition, error)
-                await self._runtime.tasks.in_thread(remove_cleaned, self._runtime.disk, log.folder)
+                self._note_failure(log, error)
+                await self._remove_cleaned(log)
             return None
         if summary is not None:
-            self._note_success(partition, summary)
+            self._note_success(log.topic_partition, summary)
         return summary
+
+    async def _remove_cleaned(self, log: Log) -> None:
+        """At once: it may have been room on the disk that was missing."""
+        try:
+            await self._runtime.tasks.in_thread(remove_cleaned, self._runtime.disk, log.folder)
+        except OSError as error:
+            logger.warning("%s: what is left of a compaction could not be removed: %s", log, error)
 
     async def _clean(self, log: Log) -> Summary | None:
         dirty_offset = (await self._checkpoint(log)).get(log.topic_partition)
@@ -347,14 +356,15 @@ class LogCleaner:
             summary.duration_s,
         )
 
-    def _note_failure(self, partition: TopicPartition, error: Exception) -> None:
+    def _note_failure(self, log: Log, error: Exception) -> None:
         self.counts.failures += 1
-        self.uncleanable[partition] = str(error)
+        self.uncleanable[log.topic_partition] = str(error)
+        self._left_out[log] = float("inf")
         advice = "it is not compacted again before the next start; `moldau log verify` tells more"
         if isinstance(error, OSError):
-            self._retry_at_s[partition] = self._runtime.clock.monotonic() + DISK_RETRY_S
+            self._left_out[log] = self._runtime.clock.monotonic() + DISK_RETRY_S
             advice = f"it is tried again in {DISK_RETRY_S:.0f} s"
-        logger.error("%s cannot be compacted: %s; %s", partition, error, advice)
+        logger.error("%s cannot be compacted: %s; %s", log.topic_partition, error, advice)
 
 
 async def swap_in(runtime: Runtime, log: Log, replaced: Replaced) -> None:

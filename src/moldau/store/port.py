@@ -10,6 +10,7 @@ What is kept where:
 - `/topics/<name>`: JSON: the topic's id and, for each partition, replicas, in-sync set, leader and epochs.
 - `/configs/topics/<name>`, `/configs/brokers/<id or default>`, `/configs/groups/<name>`,
   `/configs/client_metrics/<name>`: JSON: the settings that the resource has of its own.
+- `/brokers/<id>/log_dirs`: JSON: the directory id of each of the broker's data folders, by path.
 - `/producer_ids/next_block`: the first producer id that no broker has reserved yet, as text. Names are quoted
   where they stand in a path (`quoted`).
 """

@@ -273,3 +273,26 @@ async def test_readers_of_a_segment_share_the_rebuilding_of_its_index() -> None:
     world.tasks.release()
     await asyncio.gather(*readers)
     assert [offsets(log, offset, SIZE) for offset in (25, 31)] == [[25], [31]]
+
+
+async def test_the_largest_timestamp_may_lie_below_the_log_start_as_in_kafka() -> None:
+    """Apache Kafka 4.3.1 answers with a deleted record while its segment is there."""
+    log = await filled(50)
+    append(log, batch(b"x", timestamp=NOW_MS + 10_000))
+    append(log, batch(b"x", timestamp=NOW_MS))
+    log.log_start_offset = 51
+    assert log.max_timestamp_offset() == TimestampOffset(NOW_MS + 10_000, 50, 0)
+
+
+async def test_what_was_there_before_the_start_is_checked_once_and_by_a_thread() -> None:
+    world = World(config(segment_bytes=str(20 * SIZE), index_interval_bytes="300"))
+    await filled(90, world)
+    log = await world.reopen(clean=True)
+    with pytest.raises(BlockingIOError, match="must be checked"):
+        log.read(20, 10 * SIZE, below_offset=90, whole_first_batch=True)
+    await log.warm(20, 10 * SIZE)
+    world.disk.calls.clear()
+    assert offsets(log, 20, 10 * SIZE) == list(range(20, 30))
+    assert offsets(log, 23, 20 * SIZE) == list(range(23, 30)), "as far as it is checked"
+    append(log, batch(b"new"))
+    assert offsets(log, 90, SIZE) == [90], "what is appended was checked"

@@ -28,6 +28,9 @@ SETTINGS = {
     "moldau.http.port": "-1",
     "log.flush.offset.checkpoint.interval.ms": "700",
     "socket.request.max.bytes": "4000000",
+    "offsets.topic.replication.factor": "1",
+    "group.initial.rebalance.delay.ms": "50",
+    "group.min.session.timeout.ms": "100",
 }
 
 

@@ -239,7 +239,7 @@ class Run:
                     keeps_timestamps=topic.configs.get("message.timestamp.type") != "LogAppendTime",
                 )
         client = self._client("admin")
-        topic_ids = await self._in_host(client, _create(client, self._plan.topics))
+        topic_ids = await self._in_host(client, create_topics(client, self._plan.topics))
         if topic_ids is None:
             self.model.fail(None, "topics to be created in a quiet world", "no answer")
         self._topic_ids.update(topic_ids or {})
@@ -265,7 +265,7 @@ class Run:
         return task.result()
 
 
-async def _create(client: Client, topics: Sequence[TopicPlan]) -> dict[str, UUID]:
+async def create_topics(client: Client, topics: Sequence[TopicPlan]) -> dict[str, UUID]:
     """Make the topics; their ids."""
     wanted = tuple(
         SimpleNamespace(

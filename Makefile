@@ -6,6 +6,7 @@ STAMP := $(VENV)/.setup-done
 PORT ?= 9092
 WORKERS ?= 2
 MINUTES ?= 10
+EXAMPLES ?= 2000
 KAFKA ?= localhost:9092
 PYTEST := $(BIN)/pytest -q
 QUICK := "not slow and not interop"
@@ -14,7 +15,7 @@ FALLBACK_TESTS := tests/contract tests/cluster tests/unit/runtime tests/unit/log
 COMPILE := $(BIN)/pip-compile -q --strip-extras --generate-hashes --allow-unsafe \
   --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 .DEFAULT_GOAL := help
-.PHONY: help setup up test quick fallbacks lint docs bench bench-quick bench-compaction golden sim soak dist lock interop-setup clean
+.PHONY: help setup up test quick fallbacks lint docs bench bench-quick bench-compaction golden sim soak properties dist lock interop-setup clean
 
 help:  ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +75,9 @@ sim: setup  ## simulate with fresh seeds for about MINUTES=10 (a run takes about
 
 soak: setup  ## MINUTES=10 of load with kills, retention and compaction; writes docs/soak.md
 	$(BIN)/python -m moldau.bench.soak --minutes $(MINUTES) --docs docs
+
+properties: setup  ## try EXAMPLES=2000 sequences of whatever happens to a log, other ones each time
+	EXAMPLES=$(EXAMPLES) $(PYTEST) --timeout=0 -n $(WORKERS) tests/properties/test_log_properties.py
 
 dist: setup  ## build a wheel into dist/
 	$(BIN)/python -m build --no-isolation --wheel

@@ -1,0 +1,190 @@
+"""A log as a plain list: what it must hold after each step, and what a crash may leave of it.
+
+`Stored` is one batch as it was acknowledged. The list keeps every batch that may still come back (a crash undoes a
+move of the log's start that was not checkpointed); what readers see is cut out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+BATCHES_KEPT = 5
+"""Retries that are recognised: of a producer's last batches."""
+
+
+class Row(NamedTuple):
+    """One record, as a consumer reads it."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+
+
+class Sequence(NamedTuple):
+    """What an idempotent producer says of a batch."""
+
+    producer_id: int
+    epoch: int
+    first: int
+
+
+@dataclass(frozen=True)
+class Stored:
+    base_offset: int
+    last_offset: int
+    rows: tuple[Row, ...]
+    leader_epoch: int
+    data: bytes
+    """As it was sent, for a retry."""
+    sequence: Sequence | None = None
+
+    @property
+    def next_offset(self) -> int:
+        return self.last_offset + 1
+
+    @property
+    def next_sequence(self) -> int:
+        assert self.sequence is not None
+        return self.sequence.first + self.next_offset - self.base_offset
+
+
+@dataclass
+class LogModel:
+    batches: list[Stored] = field(default_factory=list)
+    start: int = 0
+    end: int = 0
+    start_durable: int = 0
+    """The start that was checkpointed last: a crash may bring back what lies between."""
+    durable: int = 0
+    """Everything below was acknowledged after a sync."""
+    compacted_to: int = 0
+    tombstones: dict[Row, int] = field(default_factory=dict)
+    """Those that a compaction has seen, and when the first one did."""
+    forgotten: set[int] = field(default_factory=set)
+    """Producers that the log may have forgotten: their batches are gone, and it was opened anew since."""
+
+    # What readers see
+
+    @property
+    def rows(self) -> list[Row]:
+        return [row for row in self._all_rows() if row.offset >= self.start]
+
+    def _all_rows(self) -> Iterator[Row]:
+        return (row for stored in self.batches for row in stored.rows)
+
+    def first_at_or_after(self, timestamp: int) -> tuple[int, int] | None:
+        found = next((row for row in self.rows if row.timestamp >= timestamp), None)
+        return found and (found.timestamp, found.offset)
+
+    def newest_from(self, first: int) -> tuple[int, int] | None:
+        """The first record that has the largest timestamp, from an offset on."""
+        rows = [row for row in self._all_rows() if row.offset >= first]
+        newest = max(rows, key=lambda row: row.timestamp, default=None)
+        return newest and (newest.timestamp, newest.offset)
+
+    def newest_in(self, first: int, last: int) -> int:
+        """The largest timestamp of the offsets in between."""
+        return max((row.timestamp for row in self._all_rows() if first <= row.offset < last), default=-1)
+
+    def epoch_of(self, offset: int) -> int | None:
+        found = (s.leader_epoch for s in self.batches if s.base_offset <= offset <= s.last_offset)
+        return next(found, None)
+
+    # Producers
+
+    def of_producer(self, producer_id: int) -> list[Stored]:
+        """Its batches of its last epoch, oldest first."""
+        its = [s for s in self.batches if s.sequence and s.sequence.producer_id == producer_id]
+        return [s for s in its if s.sequence and s.sequence.epoch == its[-1].sequence.epoch]  # type: ignore[union-attr]
+
+    def producer_ids(self) -> list[int]:
+        return sorted({s.sequence.producer_id for s in self.batches if s.sequence})
+
+    def is_sure_of(self, producer_id: int) -> bool:
+        """Whether the log must know the producer."""
+        its = self.of_producer(producer_id)
+        return bool(its) and producer_id not in self.forgotten
+
+    # What changes it
+
+    def append(self, stored: Stored) -> None:
+        assert stored.base_offset == self.end
+        self.batches.append(stored)
+        self.end = stored.next_offset
+        if stored.sequence is not None:
+            self.forgotten.discard(stored.sequence.producer_id)
+
+    def end_at(self, offset: int) -> int:
+        """Where the log ends when it is truncated to an offset: before the batch that reaches over it."""
+        over = [s.base_offset for s in self.batches if s.base_offset < offset <= s.last_offset]
+        return min(over, default=offset)
+
+    def cut_off(self, end: int) -> None:
+        self.batches = [stored for stored in self.batches if stored.last_offset < end]
+        self.end = end
+        self.durable = min(self.durable, end)
+
+    def begin_anew(self, offset: int) -> None:
+        self.batches.clear()
+        self.start = self.start_durable = self.end = self.durable = offset
+
+    def compacted(self, rows: list[Row], to: int, now_ms: int) -> None:
+        """Only these records are left, of those that readers may see."""
+        left = set(rows)
+        self.batches = [
+            replace(stored, rows=tuple(row for row in stored.rows if row in left)) for stored in self.batches
+        ]
+        self.compacted_to = max(self.compacted_to, to)
+        for row in rows:
+            if row.value is None and row.offset < to:
+                self.tombstones.setdefault(row, now_ms)
+
+    def opened_anew(self, first_offset: int) -> None:
+        """What lies below the first segment is not there to learn producers from."""
+        for producer_id in self.producer_ids():
+            if self.of_producer(producer_id)[-1].base_offset < max(first_offset, self.start):
+                self.forgotten.add(producer_id)
+
+    # A crash
+
+    def ends_after_crash(self, lowest: int | None = None) -> set[int]:
+        """Where the log may end: after any batch, but not before what is durable."""
+        lowest = self.durable if lowest is None else lowest
+        ends = {0, self.end, *(stored.next_offset for stored in self.batches)}
+        return {end for end in ends if lowest <= end <= self.end and end >= self.start_durable} | (
+            {self.start_durable} if lowest <= self.start_durable else set()
+        )
+
+
+def check_compacted(
+    before: list[Row],
+    after: list[Row],
+    *,
+    dirty_from: int,
+    tombstones: dict[Row, int],
+    gone_before_ms: int,
+) -> None:
+    """What a compaction may take away: records with a later one of their key, and tombstones whose time is over.
+
+    From `dirty_from` on nothing goes. Tombstones that were seen before `gone_before_ms` may go.
+    """
+    left = set(after)
+    assert after == [row for row in before if row in left], "records were changed, moved or added"
+    last = {row.key: row for row in before}
+    for row in before:
+        if row in left:
+            continue
+        assert row.offset < dirty_from, f"{row} is not old enough to go"
+        if last[row.key] is row:
+            seen_ms = tombstones.get(row)
+            assert row.value is None, f"{row} was the last of its key"
+            assert seen_ms is not None and seen_ms <= gone_before_ms, f"{row} went before its time"
+
+
+def check_unique(rows: list[Row], below: int) -> None:
+    """After a whole compaction, no key is there twice."""
+    keys = [row.key for row in rows if row.offset < below]
+    assert len(keys) == len(set(keys)), f"a key twice below {below}: {rows}"

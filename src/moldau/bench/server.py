@@ -124,9 +124,14 @@ class Server(ABC):
                 stdout=out,
                 stderr=err,
                 cwd=self.folder,
+                env=self.environment(),
                 start_new_session=True,
             )
         _running.add(self)
+
+    def environment(self) -> Mapping[str, str] | None:
+        """The process's variables; None: those of this process."""
+        return None
 
     def wait_ready(self, timeout_s: float = 60) -> None:
         deadline = time.monotonic() + timeout_s
@@ -217,6 +222,10 @@ class MoldauServer(Server):
         moldau = str(script) if script.exists() else (shutil.which("moldau") or "moldau")
         options = [word for key, value in self.settings.items() for word in ("--set", f"{key}={value}")]
         return [moldau, "up", "--port", str(self.port), "--data", str(self.data), *options]
+
+    def environment(self) -> Mapping[str, str]:
+        """An installed package is compiled: a source tree is too, from the second start on, where Python may keep it."""
+        return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
     def is_ready(self) -> bool:
         return b"ready: bootstrap.servers=" in (self.folder / "stdout.txt").read_bytes()

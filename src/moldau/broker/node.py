@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
@@ -356,8 +357,13 @@ class Broker:
             self.log_cleaner.start()
 
     def _topic_config(self, name: str) -> TopicConfig:
+        """A log whose topic is not in the cluster is left alone: it is neither shortened nor compacted."""
         topic = self.image.topics.get(name)
-        return self.config.topic_defaults if topic is None else topic_config(self.config, topic.configs)
+        if topic is not None:
+            return topic_config(self.config, topic.configs)
+        return replace(
+            self.config.topic_defaults, cleanup_policy=("delete",), retention_ms=-1, retention_bytes=-1
+        )
 
     def _high_watermark_of(self, held: Log) -> int:
         partition = self.partitions.get(held.topic_partition)

@@ -124,3 +124,17 @@ def test_making_and_deleting_many_partitions_leaves_turns_for_others() -> None:
     with World(1) as world:
         stage = Stage(world)
         world.run(scene())
+
+
+def test_a_log_without_a_topic_is_neither_shortened_nor_compacted() -> None:
+    async def scene() -> None:
+        broker = await stage.start()
+        await broker.controller.create_topics([NewTopic(TOPIC, 1, 1)])
+        assert broker._topic_config(TOPIC).retention_ms > 0
+        stray = broker._topic_config("stray")
+        assert (stray.retention_ms, stray.retention_bytes, stray.compact) == (-1, -1, False)
+
+    with World(1) as world:
+        stage = Stage(world)
+        world.run(scene())
+        assert not world.failures

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -277,3 +279,18 @@ def test_write_atomic_leaves_the_old_file_when_it_fails(
         disk.write_atomic(path, b"new")
     assert disk.read(path) == b"old"
     assert disk.list(str(tmp_path)) == ["checkpoint"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has one kind of lock only")
+def test_a_folder_that_apache_kafka_has_locked_is_not_taken(disk: RealDisk, tmp_path: Path) -> None:
+    """A JVM takes POSIX locks, which flock does not see."""
+    path = tmp_path / ".lock"
+    hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print('held', flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", hold, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+        with pytest.raises(BlockingIOError):
+            disk.lock(str(path))
+        holder.communicate(b"\n", timeout=30)
+    disk.lock(str(path)).release()

@@ -158,6 +158,7 @@ def _lock_descriptor(fd: int, path: str) -> None:
             raise BlockingIOError(errno.EAGAIN, "held by another process", path) from None
     else:
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # also against another broker of this process
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the kind that Apache Kafka takes
         except BlockingIOError:
             raise BlockingIOError(errno.EAGAIN, "held by another process", path) from None

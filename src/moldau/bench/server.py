@@ -224,7 +224,7 @@ class MoldauServer(Server):
         return [moldau, "up", "--port", str(self.port), "--data", str(self.data), *options]
 
     def environment(self) -> Mapping[str, str]:
-        """An installed package is compiled: a source tree is too, from the second start on, where Python may keep it."""
+        """An installed package is compiled; a source tree is so from the second start on, where Python may keep it."""
         return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
     def is_ready(self) -> bool:

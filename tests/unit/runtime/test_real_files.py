@@ -285,7 +285,10 @@ def test_write_atomic_leaves_the_old_file_when_it_fails(
 def test_a_folder_that_apache_kafka_has_locked_is_not_taken(disk: RealDisk, tmp_path: Path) -> None:
     """A JVM takes POSIX locks, which flock does not see."""
     path = tmp_path / ".lock"
-    hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print('held', flush=True); input()"
+    hold = (
+        "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); "
+        "print('held', flush=True); input()"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", hold, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as holder:

@@ -49,6 +49,7 @@ TOOLS = {
     "configs": "kafka.admin.ConfigCommand",
     "console-consumer": f"{_TOOLS}.consumer.ConsoleConsumer",
     "console-producer": f"{_TOOLS}.ConsoleProducer",
+    "consumer-groups": f"{_TOOLS}.consumer.group.ConsumerGroupCommand",
     "consumer-perf-test": f"{_TOOLS}.ConsumerPerformance",
     "dump-log": f"{_TOOLS}.DumpLogSegments",
     "e2e-latency": f"{_TOOLS}.EndToEndLatency",
@@ -57,6 +58,7 @@ TOOLS = {
     "producer-perf-test": f"{_TOOLS}.ProducerPerformance",
     "storage": "kafka.tools.StorageTool",
     "topics": f"{_TOOLS}.TopicCommand",
+    "verifiable-consumer": f"{_TOOLS}.VerifiableConsumer",
     "transactions": f"{_TOOLS}.TransactionsCommand",
 }
 # The flags and the heap of Kafka's own start script.

@@ -123,6 +123,15 @@ class Segment:
             self._log = self._disk.open(self.path + names.LOG + self._suffix, create=self.size == 0)
         return self._log
 
+    @property
+    def is_open(self) -> bool:
+        """Whether its data file may be in someone's hands."""
+        return self._log is not None
+
+    def reuse(self, file: File) -> None:
+        """Go on with a data file that someone has still."""
+        self._log = file
+
     def append(
         self,
         data: Buffer | None,

@@ -10,19 +10,20 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from contextlib import nullcontext, suppress
+from weakref import WeakValueDictionary
 
 from moldau.log import names
 from moldau.log.index import Read
 from moldau.log.segment import Segment
 from moldau.log.swap import put_in_place
-from moldau.runtime.ports import Disk
+from moldau.runtime.ports import Disk, File
 
 CLOSED_SEGMENTS_KEPT = 16
 _UNKNOWN = -2
 
 
 class Segments:
-    __slots__ = ("_bases", "_closed", "_disk", "_folder", "_max_timestamps", "active", "generation")
+    __slots__ = ("_bases", "_closed", "_disk", "_folder", "_held", "_max_timestamps", "active", "generation")
 
     def __init__(self, disk: Disk, folder: str, bases: list[int] | array[int], active: Segment) -> None:
         """`bases` are the base offsets of all segments; the last one is the active segment's."""
@@ -31,6 +32,9 @@ class Segments:
         self._bases = array("q", bases)
         self._max_timestamps = array("q", [_UNKNOWN]) * len(self._bases)
         self._closed: dict[int, Segment] = {}
+        self._held: WeakValueDictionary[int, File] | None = None
+        """Data files of segments that are no longer at hand, while some reader still has one: it must be the
+        same object that is renamed."""
         self.active = active
         self.generation = 0
         """Counts how often files were taken out of the log: a search in a thread may have missed them."""
@@ -63,6 +67,8 @@ class Segments:
         if segment is None:
             size = self._disk.size(f"{self._folder}/{names.file_name(base_offset, names.LOG)}")
             segment = Segment(self._disk, self._folder, base_offset, size=size, indexed=True)
+            if self._held and (file := self._held.get(base_offset)) is not None:
+                segment.reuse(file)
             if size:  # else it is only passed over, and must not displace one that is read
                 self._keep(segment)
         return segment
@@ -160,6 +166,8 @@ class Segments:
             put_in_place(self._disk, self._folder, base_offset)
         for base_offset in old:
             self._closed.pop(base_offset, None)
+            if self._held is not None:
+                self._held.pop(base_offset, None)
         self._bases[first : first + len(old)] = array("q", new)
         self._max_timestamps[first : first + len(old)] = array("q", [_UNKNOWN]) * len(new)
         return gone
@@ -167,4 +175,8 @@ class Segments:
     def _keep(self, segment: Segment) -> None:
         self._closed[segment.base_offset] = segment
         if len(self._closed) > CLOSED_SEGMENTS_KEPT:
-            del self._closed[next(iter(self._closed))]
+            oldest = self._closed.pop(next(iter(self._closed)))
+            if oldest.is_open:
+                if self._held is None:
+                    self._held = WeakValueDictionary()
+                self._held[oldest.base_offset] = oldest.log

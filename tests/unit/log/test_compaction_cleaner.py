@@ -19,6 +19,8 @@ from moldau.log.cleaner.cleaner import DISK_RETRY_S, CleanerSettings, LogCleaner
 from moldau.log.cleaner.job import Summary
 from moldau.log.log import Log
 from moldau.log.manager import LogManager
+from moldau.log.reader import Slice
+from moldau.log.segments import CLOSED_SEGMENTS_KEPT
 from moldau.log.transactions import Marker
 from moldau.records.batch import read_header
 from moldau.records.record import Record, build_batch, read_records
@@ -291,7 +293,7 @@ def test_empty_segments_are_read_over_however_many_there_are() -> None:
                 disk.open(f"{LOG_FOLDER}/{name}").truncate(0)
         log = await stage.open()
         for offset in range(log.next_offset):
-            found = await read_waiting_for_the_disk(log, offset)
+            found = data_of(await slice_from(log, offset))
             assert read_records(found)[0].offset == (30 if 2 <= offset < 30 else offset)
         assert log.read(2, 1 << 20, below_offset=20, whole_first_batch=True).length == 0
         await stage.close()
@@ -299,10 +301,11 @@ def test_empty_segments_are_read_over_however_many_there_are() -> None:
     on_stage(main)
 
 
-async def read_waiting_for_the_disk(log: Log, offset: int) -> bytes:
+async def slice_from(log: Log, offset: int) -> Slice:
+    """As a fetch reads it that waits for the disk."""
     for _ in range(5):
         try:
-            return data_of(log.read(offset, 1 << 20, below_offset=log.next_offset, whole_first_batch=True))
+            return log.read(offset, 1 << 20, below_offset=log.next_offset, whole_first_batch=True)
         except BlockingIOError:
             await log.warm(offset, 1 << 20)
     raise AssertionError(f"offset {offset} cannot be read")
@@ -323,6 +326,22 @@ def test_a_slice_that_a_reader_holds_outlives_the_swap() -> None:
         assert (data_of(held), data_of(again)) == (before, second)
         await stage.host.runtime.tasks.sleep(stage.settings.file_delete_delay_ms / 1000 + 1)
         assert not [name for name in stage.names if name.endswith(".deleted")]
+        await stage.close()
+
+    on_stage(main)
+
+
+def test_a_slice_outlives_the_swap_also_when_its_segment_was_forgotten_meanwhile() -> None:
+    async def main(stage: Stage, world: World) -> None:
+        log = await stage.open()
+        fill(log, 900)
+        assert len(log.segments) > 2 * CLOSED_SEGMENTS_KEPT
+        held = await slice_from(log, 0)
+        before = data_of(held)
+        for base_offset in log.segments.bases[1:]:
+            await slice_from(log, base_offset)
+        assert await stage.cleaner.clean(log) is not None
+        assert data_of(held) == before
         await stage.close()
 
     on_stage(main)

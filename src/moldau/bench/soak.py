@@ -19,10 +19,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from moldau.bench.raw import RawConnection, fetch_request
+from moldau.bench.raw import RawConnection, fetch_request, nested, request_class
 from moldau.bench.server import MoldauServer, StartFailed
 from moldau.bench.soak_clients import (
     Client,
@@ -61,6 +60,8 @@ LEFT_BEHIND_PATIENCE_S = 10.0
 ADMIN_TIMEOUT_S = 30
 FETCH_BYTES = 1 << 20
 READ_ATTEMPTS = 10
+LIST_OFFSETS, LIST_OFFSETS_VERSION = 2, 7
+EARLIEST, LATEST = -2, -1
 
 
 class Soak:
@@ -219,29 +220,45 @@ class Soak:
     def _check_stored(self) -> None:
         for topic in TOPICS:
             for partition in range(topic.partitions):
-                stored = read_stored(self._server.bootstrap_servers, topic, partition)
+                try:
+                    stored = read_stored(self._server.bootstrap_servers, topic, partition)
+                except (OSError, ValueError) as problem:
+                    self._ledger.fail(
+                        f"{topic.name}-{partition} cannot be read: {problem}. {self._server.output()}"
+                    )
+                    continue
                 lines = self._ledger.lines(topic.name, partition)
-                for problem in check_partition(topic, stored, lines, int(time.time() * 1000)):
-                    self._ledger.fail(f"{topic.name}-{partition}: {problem}")
+                for complaint in check_partition(topic, stored, lines, int(time.time() * 1000)):
+                    self._ledger.fail(f"{topic.name}-{partition}: {complaint}")
 
 
 def read_stored(bootstrap: str, topic: Topic, partition: int) -> Stored:
     """All of a partition, each batch whole and with a right checksum."""
     for _ in range(READ_ATTEMPTS):
-        start, end = _watermarks(bootstrap, topic, partition)
+        start, end = _bounds(bootstrap, topic, partition)
         stored = Stored(start, end, *_read_between(bootstrap, topic, partition, start, end))
-        if _watermarks(bootstrap, topic, partition) == (start, end):
+        if _bounds(bootstrap, topic, partition) == (start, end):
             return stored  # else retention took something meanwhile
-    raise ValueError(f"{topic.name}-{partition} does not come to rest")
+    raise ValueError("it does not come to rest")
 
 
-def _watermarks(bootstrap: str, topic: Topic, partition: int) -> tuple[int, int]:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "soak-watermarks", "log_level": 0})
-    try:
-        start, end = consumer.get_watermark_offsets(TopicPartition(topic.name, partition), ADMIN_TIMEOUT_S)
-        return int(start), int(end)
-    finally:
-        consumer.close()
+def _bounds(bootstrap: str, topic: Topic, partition: int) -> tuple[int, int]:
+    """Where the log begins and ends."""
+    cls = request_class(LIST_OFFSETS, LIST_OFFSETS_VERSION)
+    topics = nested(cls, "topics")
+    partitions = nested(topics, "partitions")
+    found = []
+    with RawConnection(bootstrap) as connection:
+        for timestamp in (EARLIEST, LATEST):
+            asked = partitions(partition_index=partition, current_leader_epoch=-1, timestamp=timestamp)
+            request = cls(
+                replica_id=-1, isolation_level=0, topics=(topics(name=topic.name, partitions=(asked,)),)
+            )
+            answer = connection.ask(request).topics[0].partitions[0]
+            if answer.error_code:
+                raise ValueError(f"ListOffsets gives error {answer.error_code}")
+            found.append(int(answer.offset))
+    return found[0], found[1]
 
 
 def _read_between(

@@ -104,7 +104,7 @@ def _identity(disk: Disk, path: str) -> Iterator[Finding]:
     try:
         properties = read_properties(disk.read(file))
     except FileNotFoundError:
-        advice = "A broker that starts here makes it with its own cluster and node id."
+        advice = "The broker whose folder it is makes it anew; another one refuses a folder with partitions."
         yield Finding(Severity.REPAIR, Kind.IDENTITY, file, None, "is missing", advice)
         return
     except OSError as error:

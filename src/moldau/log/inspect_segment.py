@@ -199,7 +199,9 @@ class _SegmentCheck:
             yield self._found(Severity.REPAIR, kind, stretch.position, what, advice)
             return
         lost = self._lost(first, stretch.next_offset)
-        if view.recovered:
+        # A batch that was flushed and can be stepped over is not what a crash leaves: it is left where it is.
+        is_kept = stretch.header is not None and first < (view.recovery_point or 0)
+        if view.recovered and not is_kept:
             behind = (
                 f"{self._size - stretch.position} bytes{' and later segments' if view.more_follows else ''}"
             )

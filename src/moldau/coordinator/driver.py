@@ -267,12 +267,18 @@ class Driver(Generic[ShardT]):
     def _on_timer(self) -> None:
         self._timer = None
         moment = self._moment()
-        for decision in self._shard.on_time(moment):
-            self._carry_out(decision, moment)
+        try:
+            for decision in self._shard.on_time(moment):
+                self._carry_out(decision, moment)
+            self._give_up_late(moment.ms)
+        finally:  # whatever one group's deadline led to, the others have theirs
+            self._set_timer(moment.ms)
+
+    def _give_up_late(self, now_ms: int) -> None:
+        """Answer those who have waited too long for the high watermark; what was written stays written."""
         for one in self._waiting:
-            if one.deadline_ms > moment.ms:
+            if one.deadline_ms > now_ms:
                 break
             answers, one.answers = one.answers, ()
             for reply, _ in answers:
                 reply.fail(ErrorCode.coordinator_not_available)
-        self._set_timer(moment.ms)

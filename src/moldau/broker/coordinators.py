@@ -47,6 +47,7 @@ class Coordinators:
             TRANSACTION_STATE: self.transactions,
         }
         self._epochs: dict[tuple[str, int], int] = {}
+        self._complaints: dict[str, str] = {}  # why a topic could not be made
 
     def _group_coordinator(self) -> CoordinatorRuntime[GroupShard]:
         broker = self._broker
@@ -173,8 +174,12 @@ class Coordinators:
         make = self._offsets_topic if name == CONSUMER_OFFSETS else self._transaction_topic
         topic = make()
         (outcome,) = await self._broker.controller.create_topics([topic])
-        if outcome.error not in (ErrorCode.none, ErrorCode.topic_already_exists):
-            log.error("cannot create %s: %s", name, outcome.message or outcome.error.name)
+        reason = outcome.message or outcome.error.name
+        if outcome.error in (ErrorCode.none, ErrorCode.topic_already_exists):
+            self._complaints.pop(name, None)
+        elif self._complaints.get(name) != reason:  # said once: clients ask again several times a second
+            self._complaints[name] = reason
+            log.error("cannot create %s, so its coordinator is not available: %s", name, reason)
 
     def _offsets_topic(self) -> NewTopic:
         config = self._broker.config

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 MB = 1_000_000
-CALM_S_MIN = 60.0
-"""A shorter calm says nothing about a trend."""
 WARM_UP_SHARE = 0.25
-"""Of the calm: the caches of a broker that has just started fill up."""
+WARM_UP_S_MIN = 60.0
+"""Of the calm: the bounded caches of a broker that has just started fill up, such as that of closed segments."""
+JUDGED_S_MIN = 60.0
+"""Less says nothing about a trend."""
 RSS_GROWTH_MAX = 0.06
 FILES_GROWTH_MAX = 8.0
 TREND_POINTS_MAX = 300
@@ -91,10 +92,11 @@ def trend(values: Sequence[tuple[float, float]]) -> Trend:
 
 def flatness(samples: Sequence[Sample], calm_from_s: float) -> Flatness | None:
     """Of the last life of the broker, after its warm-up; None where that was too short."""
-    calm = [sample for sample in samples if sample.at_s >= calm_from_s]
-    if not calm or calm[-1].at_s - calm_from_s < CALM_S_MIN:
+    calm_s = samples[-1].at_s - calm_from_s if samples else 0.0
+    warm_from_s = calm_from_s + max(WARM_UP_S_MIN, WARM_UP_SHARE * calm_s)
+    judged = [sample for sample in samples if sample.at_s >= warm_from_s]
+    if not judged or judged[-1].at_s - judged[0].at_s < JUDGED_S_MIN:
         return None
-    judged = calm[int(len(calm) * WARM_UP_SHARE) :]
     return Flatness(
         trend([(sample.at_s, sample.rss_bytes) for sample in judged]),
         trend([(sample.at_s, sample.files) for sample in judged]),

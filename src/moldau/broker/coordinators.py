@@ -14,6 +14,7 @@ from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.broker.markers import write_marker
 from moldau.controller.topics import NewTopic
+from moldau.coordinator.group.consumer.settings import ConsumerSettings, Times, times_of
 from moldau.coordinator.group.settings import GroupSettings
 from moldau.coordinator.group.shard import GroupShard
 from moldau.coordinator.journal import PartitionJournal
@@ -24,7 +25,7 @@ from moldau.coordinator.transaction.messages import Markers
 from moldau.coordinator.transaction.settings import TransactionSettings
 from moldau.coordinator.transaction.shard import TransactionShard
 from moldau.log.transactions import Marker
-from moldau.metadata.records import NO_LEADER
+from moldau.metadata.records import NO_LEADER, ConfigResource, ResourceType
 from moldau.records.compression import Codec
 from moldau.replication.partition import Partition
 
@@ -52,12 +53,17 @@ class Coordinators:
     def _group_coordinator(self) -> CoordinatorRuntime[GroupShard]:
         broker = self._broker
         settings = GroupSettings.of(broker.config)
+        consumer = ConsumerSettings.of(broker.config, self._times_of)
         random = broker.runtime.random.fork("group members")
         return self._runtime(
             CONSUMER_OFFSETS,
-            lambda _index: GroupShard(settings, lambda: str(random.uuid())),
+            lambda _index: GroupShard(settings, lambda: str(random.uuid()), broker.image, consumer),
             broker.config["offsets.commit.timeout.ms"],
         )
+
+    def _times_of(self, group_id: str) -> Times:
+        own = self._broker.image.configs(ConfigResource(ResourceType.GROUP, group_id))
+        return times_of(self._broker.config, own)
 
     def _transaction_coordinator(self) -> CoordinatorRuntime[TransactionShard]:
         broker = self._broker
@@ -132,6 +138,10 @@ class Coordinators:
                 codec = Codec(self._broker.config["offsets.topic.compression.codec"])
             on_growth = self._broker.long_polls.on_growth
             runtime.lead(place.partition, PartitionJournal(partition, codec=codec, on_growth=on_growth))
+
+    def on_topic_changed(self, name: str) -> None:
+        """A topic was created, or has more partitions: the groups that read it assign anew."""
+        self.groups.note_all(lambda shard, _moment: shard.on_topics_changed([name]))
 
     def on_topic_deleted(self, name: str) -> None:
         runtime = self._by_topic.get(name)

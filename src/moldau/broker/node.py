@@ -173,10 +173,9 @@ class Broker:
         """The controller's decisions, durable and in the image: act on them."""
         for record in records:
             match record:
-                case TopicCreated():
+                case TopicCreated() | PartitionsAdded():
                     await self._open_partitions(self.image.topics[record.name], is_new=True)
-                case PartitionsAdded():
-                    await self._open_partitions(self.image.topics[record.name], is_new=True)
+                    self.coordinators.on_topic_changed(record.name)
                 case TopicDeleted():
                     await self._delete_partitions(record)
                 case PartitionsChanged():

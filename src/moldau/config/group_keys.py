@@ -3,7 +3,7 @@
 A group setting `consumer.session.timeout.ms` starts from the broker's `group.consumer.session.timeout.ms` and
 must stay between `group.consumer.min.session.timeout.ms` and `group.consumer.max.session.timeout.ms`. The
 three kinds of groups share that pattern, so the broker keys are made from it. The keys of classic groups and of
-committed offsets act; `acts=False`: groups of the newer protocols are not served yet.
+committed offsets act, and those of consumer groups; `acts=False`: share and Streams groups are not served yet.
 """
 
 from __future__ import annotations
@@ -72,6 +72,10 @@ def _has_units(text: str, units: str) -> bool:
     return not number
 
 
+CONSUMER_PREFIX = "consumer."
+"""The group settings that act."""
+
+
 class Bounded(NamedTuple):
     """A group key whose value must lie between two broker keys."""
 
@@ -81,9 +85,8 @@ class Bounded(NamedTuple):
 
 
 def _group(name: str, default: str, check: Check | None, doc: str, type_: Type = Type.INT) -> Key:
-    return Key(
-        name, type_, default, doc, check, Scope.GROUP, Update.CLUSTER_WIDE, (f"group.{name}",), acts=False
-    )
+    acts, synonyms = name.startswith(CONSUMER_PREFIX), (f"group.{name}",)
+    return Key(name, type_, default, doc, check, Scope.GROUP, Update.CLUSTER_WIDE, synonyms, acts=acts)
 
 
 _SESSION = "A member that is silent for this long is taken out of the group."
@@ -228,7 +231,7 @@ def _default_of_groups(key: Key) -> Key:
     check = _TIGHTER.get(name, key.check)
     update = Update.CLUSTER_WIDE if name.endswith(".assignment.interval.ms") else Update.READ_ONLY
     doc = f"The broker's default for the group key `{key.name}`."
-    return Key(name, key.type, key.default, doc, check, update=update, acts=False)
+    return Key(name, key.type, key.default, doc, check, update=update, acts=key.acts)
 
 
 # Where Kafka bounds the broker's default more tightly than what a group may set.
@@ -244,7 +247,8 @@ def _bound(name: str, default: str, check: Check) -> Key:
     which, _, setting = setting.partition(".")
     word = "smallest" if which == "min" else "largest"
     target = f"{kind}.{'num.' if setting == 'standby.replicas' else ''}{setting}"
-    return Key(name, Type.INT, default, f"The {word} `{target}` that a group may set.", check, acts=False)
+    acts = target.startswith(CONSUMER_PREFIX)
+    return Key(name, Type.INT, default, f"The {word} `{target}` that a group may set.", check, acts=acts)
 
 
 def _setting(
@@ -316,13 +320,21 @@ _SETTINGS = (
     _setting(
         "group.max.size", Type.INT, INT_MAX, Range(1), "The most members of a classic group.", acts=True
     ),
-    _setting("group.consumer.max.size", Type.INT, INT_MAX, Range(1), "The most members of a consumer group."),
+    _setting(
+        "group.consumer.max.size",
+        Type.INT,
+        INT_MAX,
+        Range(1),
+        "The most members of a consumer group.",
+        acts=True,
+    ),
     _setting(
         "group.consumer.assignors",
         Type.LIST,
         "uniform,range",
-        None,
-        "The broker's assignors, the default first.",
+        ListOf(("uniform", "range"), empty_allowed=False),
+        "The broker's assignors, the default first. Classes of one's own cannot be named.",
+        acts=True,
     ),
     _setting(
         "group.consumer.migration.policy",
@@ -330,6 +342,7 @@ _SETTINGS = (
         "bidirectional",
         OneOfAnyCase(("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL")),
         "Which changes between the classic and the consumer protocol a group may make while it has members.",
+        acts=True,
     ),
     _setting("group.share.max.size", Type.INT, "200", Range(1, 1000), "The most members of a share group."),
     _setting(
@@ -342,7 +355,8 @@ _SETTINGS = (
         Type.LIST,
         "classic,consumer,streams",
         ListOf(("consumer", "classic", "share", "streams"), empty_allowed=False),
-        "The group protocols that are served.",
+        "The group protocols that are served: of the newer ones `consumer` only.",
+        acts=True,
     ),
 )
 

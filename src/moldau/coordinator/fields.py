@@ -46,6 +46,9 @@ class FieldReader:
     def int64(self) -> int:
         return self._number(_INT64)
 
+    def uuid(self) -> UUID:
+        return UUID(bytes=bytes(self._take(16)))
+
     def string(self) -> str:
         text = self.nullable_string()
         if text is None:
@@ -119,6 +122,10 @@ class FieldWriter:
 
     def int64(self, value: int) -> FieldWriter:
         self._out += _INT64.pack(value)
+        return self
+
+    def uuid(self, value: UUID) -> FieldWriter:
+        self._out += value.bytes
         return self
 
     def string(self, text: str | None) -> FieldWriter:

@@ -21,12 +21,18 @@ Failed = Callable[[ErrorCode], Any]
 """Makes an API's answer from an error of the coordinator."""
 
 
-def partition_for(key: str, partition_count: int) -> int:
-    """Kafka's choice, which clients and tools compute too: Java's hash of the text, without its sign."""
+def java_hash(text: str) -> int:
+    """What Java's hash code of a text is, taken as a number without a sign."""
     value = 0
-    data = key.encode("utf-16-be", "surrogatepass")
+    data = text.encode("utf-16-be", "surrogatepass")
     for position in range(0, len(data), 2):
         value = (31 * value + (data[position] << 8) + data[position + 1]) & 0xFFFFFFFF
+    return value
+
+
+def partition_for(key: str, partition_count: int) -> int:
+    """Kafka's choice, which clients and tools compute too: Java's hash of the text, without its sign."""
+    value = java_hash(key)
     if value >= 1 << 31:
         value = (1 << 32) - value
     return 0 if value == 1 << 31 else value % partition_count

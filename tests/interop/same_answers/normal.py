@@ -26,7 +26,7 @@ HEADER_BYTES = 61
 BEFORE_LENGTH_BYTES = 12
 _RANGE = re.compile(r"within \[(-?\d+), (-?\d+)\]")
 
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![\w-])[\w-]{22}(?![\w-])")
 
 Mask = Callable[[Any, Peer], Any]
 

@@ -18,9 +18,10 @@ VERSIONS = (0, 4)
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 SOFTWARE_SINCE_VERSION = 3
 
-FEATURES = (("transaction.version", 0, 2, 2),)
-"""Name, the versions that are supported and the one in force (KIP-584). By the version of transactions clients know
-that an epoch belongs to each of them, and that brokers add partitions themselves (KIP-890)."""
+FEATURES = (("group.version", 0, 1, 1), ("transaction.version", 0, 2, 2))
+"""Name, the versions that are supported and the one in force (KIP-584). By the version of groups clients know that
+there are consumer groups (KIP-848); by that of transactions, that an epoch belongs to each of them, and that brokers
+add partitions themselves (KIP-890)."""
 FEATURES_EPOCH = 0
 
 

@@ -36,10 +36,10 @@ async def _describe(broker: Any, version: int, group_id: str, operations: int) -
             error_code=ErrorCode.none, error_message=None, authorized_operations=operations, **found._asdict()
         )
     error, message, state = found, None, ""
-    if found is None:
+    if isinstance(found, str):
         error, state = ErrorCode.none, DEAD
         if version >= MISSING_SINCE_VERSION:
-            error, message = ErrorCode.group_id_not_found, f"Group {group_id} not found."
+            error, message = ErrorCode.group_id_not_found, found
     return SimpleNamespace(
         error_code=error,
         error_message=message,

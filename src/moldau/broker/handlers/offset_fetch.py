@@ -2,7 +2,8 @@
 
 Up to version 7 one group, since then several; some partitions, or all that have an offset (no list, from version 2 on).
 A partition without one, and a group that nobody ever heard of, give -1 without an error. Topics by name, from version
-10 on by id: an offset of a topic that was deleted and made anew is not shown.
+10 on by id: an offset of a topic that was deleted and made anew is not shown. From version 9 on a member of a consumer
+group says who it is, and sees nothing when it is not any more.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from moldau.metadata.image import ClusterImage
 API_KEY = 9
 VERSIONS = (1, 10)
 
+NO_EPOCH = -1
 SEVERAL_SINCE_VERSION = 8
 BY_ID_SINCE_VERSION = 10
 #: Older versions have no error for the group as a whole: every partition gets it.
@@ -38,11 +40,13 @@ async def _fetch(broker: Any, version: int, request: Any, group: Any) -> SimpleN
     asked = None if group.topics is None else [_asked(image, version, topic) for topic in group.topics]
     wanted = None if asked is None else [one for topic in asked for one in topic.wanted]
     require_stable: bool = getattr(request, "require_stable", False)
-    found = await broker.coordinators.groups.read(
-        group.group_id,
-        lambda shard, _moment: shard.fetch(group.group_id, wanted, require_stable=require_stable),
-        lambda error: error,
-    )
+    member_id, member_epoch = getattr(group, "member_id", None), getattr(group, "member_epoch", NO_EPOCH)
+
+    def look(shard: Any, _moment: Any) -> Any:
+        error = shard.check_fetch(group.group_id, member_id, member_epoch)
+        return error or shard.fetch(group.group_id, wanted, require_stable=require_stable)
+
+    found = await broker.coordinators.groups.read(group.group_id, look, lambda error: error)
     error = ErrorCode.none
     if isinstance(found, ErrorCode):
         error = found

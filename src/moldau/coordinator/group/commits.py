@@ -13,6 +13,7 @@ from uuid import UUID
 
 from moldau.base.errors import ErrorCode
 from moldau.coordinator.group.classic import ClassicGroup
+from moldau.coordinator.group.consumer.group import ConsumerGroup
 from moldau.coordinator.group.messages import Commit
 from moldau.coordinator.group.offsets import Committed, Offsets
 from moldau.coordinator.group.records import NO_TIMESTAMP, OffsetCommitted, OffsetForgotten
@@ -21,8 +22,8 @@ from moldau.coordinator.group.settings import GroupSettings
 NO_OFFSET = -1
 NO_EPOCH = -1
 
-Group = ClassicGroup
-"""Whatever has members and offsets: the groups of the newer protocol will be others."""
+Group = ClassicGroup | ConsumerGroup
+"""Whatever has members and offsets."""
 
 
 class PartitionWanted(NamedTuple):

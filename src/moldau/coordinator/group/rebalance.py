@@ -20,10 +20,8 @@ from moldau.coordinator.group.member import Member
 from moldau.coordinator.group.messages import UNKNOWN_MEMBER, Joined, Synced
 from moldau.coordinator.group.settings import GroupSettings
 
-TimerKey = (
-    tuple[Literal["session"], str, str] | tuple[Literal["join", "sync"], str, None] | tuple[str, None, None]
-)
-"""What a deadline is about: a member's session, a group's phase, or the shard itself."""
+TimerKey = tuple[str, str | None, str | None]
+"""What a deadline is about: a group and a member (a session), a group (its phase), or the shard itself."""
 
 
 class Rebalancing:

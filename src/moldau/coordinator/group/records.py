@@ -2,7 +2,7 @@
 
 A key's version is the record's kind: 0 and 1 a committed offset, 2 a classic group. Written are the versions that
 Kafka 4.3 writes (OffsetCommitValue 4, or 1 where an old client gave the offset a time to live; GroupMetadataValue 3),
-read all that Kafka ever wrote. Kinds 3 and up belong to the newer group protocol.
+read all that Kafka ever wrote. Kinds 3 and up belong to the newer group protocol: `consumer.records`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from moldau.coordinator.fields import BadFields, FieldReader, FieldWriter, read_uuid
+from moldau.coordinator.group.consumer import records as consumer_records
+from moldau.coordinator.group.consumer.records import ConsumerRecord
 
 OFFSET_KEY_VERSIONS = (0, 1)
 OFFSET_KEY_VERSION = 1
@@ -75,7 +77,7 @@ class GroupForgotten(NamedTuple):
     group_id: str
 
 
-GroupRecord = OffsetCommitted | OffsetForgotten | GroupRecorded | GroupForgotten
+GroupRecord = OffsetCommitted | OffsetForgotten | GroupRecorded | GroupForgotten | ConsumerRecord
 
 
 def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
@@ -88,6 +90,8 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
             return _group_key(record.group_id), _group_value(record)
         case GroupForgotten():
             return _group_key(record.group_id), None
+        case _:
+            return consumer_records.encode(record)
 
 
 def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
@@ -103,6 +107,8 @@ def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
         if kind == GROUP_KEY_VERSION:
             group_id = fields.string()
             return GroupForgotten(group_id) if value is None else _read_group(group_id, FieldReader(value))
+        if kind in consumer_records.KEYS:
+            return consumer_records.decode(kind, fields, value)
     except BadFields:
         pass
     return None

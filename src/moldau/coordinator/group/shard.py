@@ -1,7 +1,8 @@
 """The group coordinator's state machine: the groups and offsets of one partition of `__consumer_offsets`.
 
 The events of groups come in here, find their group, and go on to `classic_protocol` or `commits`; the records that they
-decide on come back through `apply`. Pure: no clock, no chance but `new_id`, no input or output.
+decide on come back through `apply`. Pure: no clock, no chance but `new_id`, no input or output. Groups of the newer
+protocol are in the same table; their events are in `consumer.events`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ from moldau.coordinator.deadlines import Deadlines
 from moldau.coordinator.group import records
 from moldau.coordinator.group.classic import ClassicGroup
 from moldau.coordinator.group.classic_protocol import ClassicProtocol
-from moldau.coordinator.group.commits import Commits, Fetched, PartitionWanted
+from moldau.coordinator.group.commits import Commits, Fetched, Group, PartitionWanted
+from moldau.coordinator.group.consumer.events import DOWNGRADED, ConsumerEvents, Groups
+from moldau.coordinator.group.consumer.group import ConsumerGroup
+from moldau.coordinator.group.consumer.messages import Beat, DescribedGroup
+from moldau.coordinator.group.consumer.protocol import MEMBER_TIMERS
+from moldau.coordinator.group.consumer.settings import ConsumerSettings
+from moldau.coordinator.group.consumer.topics import Topics
 from moldau.coordinator.group.draft import Draft
 from moldau.coordinator.group.messages import (
     UNKNOWN_MEMBER,
@@ -42,20 +49,29 @@ from moldau.coordinator.group.records import (
 )
 from moldau.coordinator.group.settings import GroupSettings
 from moldau.coordinator.reply import Reply
-from moldau.coordinator.shard import Decision, Moment, Producer
+from moldau.coordinator.shard import NOTHING, Decision, Moment, Producer
 
 EXPIRY: TimerKey = ("expiry", None, None)
 GROUPS_EXPIRED_PER_TURN = 200
 
 
 class GroupShard:
-    def __init__(self, settings: GroupSettings, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        settings: GroupSettings,
+        new_id: Callable[[], str],
+        topics: Topics,
+        consumer: ConsumerSettings | None = None,
+    ) -> None:
         self._settings = settings
-        self._groups: dict[str, ClassicGroup] = {}
+        self._groups: Groups = {}
         self._offsets = Offsets()
         self._deadlines: Deadlines[TimerKey] = Deadlines()
         self._rebalancing = Rebalancing(settings, self._deadlines)
         self._classic = ClassicProtocol(settings, self._rebalancing, new_id)
+        self._consumer = ConsumerEvents(
+            self._groups, settings, consumer or ConsumerSettings(), topics, self._deadlines, new_id
+        )
         self._commits = Commits(settings, self._offsets)
         self._to_expire: deque[str] = deque()
 
@@ -78,18 +94,25 @@ class GroupShard:
             case OffsetForgotten():
                 self._offsets.forget(record)
             case GroupRecorded():
-                self._ensure(record.group_id).take(record)
+                self._ensure_classic(record.group_id).take(record)
             case GroupForgotten():
-                self._groups.pop(record.group_id, None)
+                if isinstance(self._groups.get(record.group_id), ClassicGroup):
+                    del self._groups[record.group_id]
+            case _:
+                self._consumer.apply(record)
 
     def apply_marker(self, producer: Producer, *, is_commit: bool) -> None:
         for record in self._offsets.end_transaction(producer, is_commit=is_commit):
             self._ensure(record.group_id)
 
-    def _ensure(self, group_id: str) -> ClassicGroup:
+    def _ensure(self, group_id: str) -> None:
         """A group that is only heard of by its offsets is one without members."""
+        if group_id not in self._groups:
+            self._groups[group_id] = ClassicGroup(group_id)
+
+    def _ensure_classic(self, group_id: str) -> ClassicGroup:
         group = self._groups.get(group_id)
-        if group is None:
+        if not isinstance(group, ClassicGroup):
             group = self._groups[group_id] = ClassicGroup(group_id)
         return group
 
@@ -100,6 +123,9 @@ class GroupShard:
         draft = Draft(moment)
         self._deadlines.set(EXPIRY, moment.ms + self._settings.expiry_interval_ms)
         for group in self._groups.values():
+            if isinstance(group, ConsumerGroup):
+                self._consumer.on_loaded(group, moment)
+                continue
             for member in group.members.values():
                 self._rebalancing.heard_from(group, member, draft)
             if len(group.members) > self._settings.members_max:
@@ -109,6 +135,8 @@ class GroupShard:
     def parked(self) -> list[Reply]:
         replies = []
         for group in self._groups.values():
+            if isinstance(group, ConsumerGroup):
+                continue
             for member in group.members.values():
                 replies += [reply for reply in (member.join_reply, member.sync_reply) if reply is not None]
                 member.join_reply = member.sync_reply = None
@@ -124,16 +152,24 @@ class GroupShard:
                 yield from self._expire(moment)
                 continue
             group = self._groups.get(group_id or "")
-            if group is None:
-                continue
-            draft = Draft(moment)
-            if what == "join":
-                self._rebalancing.on_join_deadline(group, draft)
-            elif what == "sync":
-                self._rebalancing.on_sync_deadline(group, draft)
-            else:
-                self._classic.on_session_end(group, member_id or UNKNOWN_MEMBER, draft)
-            yield draft.decision()
+            if isinstance(group, ClassicGroup):
+                yield self._on_classic_timer(what, group, member_id or UNKNOWN_MEMBER, moment)
+            elif group is not None and what in MEMBER_TIMERS:
+                yield self._consumer.on_timer(what, group, member_id or UNKNOWN_MEMBER, moment)
+
+    def _on_classic_timer(self, what: str, group: ClassicGroup, member_id: str, moment: Moment) -> Decision:
+        draft = Draft(moment)
+        if what == "join":
+            self._rebalancing.on_join_deadline(group, draft)
+        elif what == "sync":
+            self._rebalancing.on_sync_deadline(group, draft)
+        elif what == "session":
+            self._classic.on_session_end(group, member_id, draft)
+        elif what == DOWNGRADED:
+            for member in group.members.values():
+                self._rebalancing.heard_from(group, member, draft)
+            self._rebalancing.prepare(group, draft)
+        return draft.decision()
 
     def _expire(self, moment: Moment) -> Iterator[Decision]:
         """Some groups at a time; the rest soon, and all of them again after the interval."""
@@ -146,12 +182,12 @@ class GroupShard:
         delay_ms = 1 if self._to_expire else self._settings.expiry_interval_ms
         self._deadlines.set(EXPIRY, moment.ms + delay_ms)
 
-    def _expired(self, group: ClassicGroup, wall_ms: int) -> list[GroupRecord]:
+    def _expired(self, group: Group, wall_ms: int) -> list[GroupRecord]:
         gone: list[GroupRecord] = [*self._commits.expired(group, wall_ms)]
         held = sum(map(len, self._offsets.of_group(group.group_id).values()))
-        is_unused = group.is_empty and not group.pending_members
+        is_unused = group.is_empty and not (isinstance(group, ClassicGroup) and group.pending_members)
         if is_unused and held == len(gone) and not self._offsets.has_unstable(group.group_id):
-            gone.append(GroupForgotten(group.group_id))
+            gone += _tombstones(group)
         return gone
 
     # ---- members --------------------------------------------------------------------------------------------
@@ -163,11 +199,15 @@ class GroupShard:
             draft.answer(reply, Joined(ErrorCode.invalid_session_timeout, join.member_id))
             return draft.decision()
         group = self._groups.get(join.group_id)
-        if group is None:
+        if isinstance(group, ConsumerGroup) and not group.is_empty:
+            return self._consumer.join(group, join, reply, moment)
+        if not isinstance(group, ClassicGroup):
             if join.member_id != UNKNOWN_MEMBER:
                 draft.answer(reply, Joined(ErrorCode.unknown_member_id, join.member_id))
                 return draft.decision()
-            group = self._ensure(join.group_id)
+            for record in _tombstones(group) if group is not None else ():
+                draft.record(record)
+            group = self._groups[join.group_id] = ClassicGroup(join.group_id)
             draft.record(group.as_created(moment.wall_ms))
         self._classic.join(group, join, reply, draft)
         return draft.decision()
@@ -177,6 +217,8 @@ class GroupShard:
         group = self._groups.get(sync.group_id)
         if group is None:
             draft.answer(reply, Synced(ErrorCode.unknown_member_id))
+        elif isinstance(group, ConsumerGroup):
+            return self._consumer.sync(group, sync, reply, moment)
         else:
             self._classic.sync(group, sync, reply, draft)
         return draft.decision()
@@ -185,6 +227,8 @@ class GroupShard:
         """Answered whatever waits to be committed: a member must not be lost for a slow disk."""
         group = self._groups.get(heartbeat.group_id)
         heard = Heard(ErrorCode.unknown_member_id)
+        if isinstance(group, ConsumerGroup):
+            return self._consumer.heartbeat(group, heartbeat, reply, moment)
         if group is not None:
             heard = self._classic.heartbeat(group, heartbeat, Draft(moment))
         return Decision(answers_now=((reply, heard),))
@@ -196,9 +240,15 @@ class GroupShard:
             unknown = ErrorCode.unknown_member_id
             left = tuple(Left(leaver.member_id, leaver.instance_id, unknown) for leaver in leavers)
             draft.answer(reply, AllLeft(ErrorCode.none, left))
+        elif isinstance(group, ConsumerGroup):
+            return self._consumer.leave(group, leavers, reply, moment)
         else:
             draft.answer(reply, self._classic.leave(group, leavers, draft))
         return draft.decision()
+
+    def beat(self, beat: Beat, reply: Reply, moment: Moment) -> Decision:
+        """A heartbeat of the newer protocol."""
+        return self._consumer.beat(beat, reply, moment)
 
     # ---- offsets --------------------------------------------------------------------------------------------
 
@@ -218,6 +268,9 @@ class GroupShard:
                 missing = ErrorCode.group_id_not_found if commit.knows_missing_groups else None
                 raise KafkaError(missing or ErrorCode.illegal_generation)
             return
+        if isinstance(group, ConsumerGroup):
+            group.check_commit(commit)
+            return
         group.check_commit(commit.member_id, commit.instance_id, commit.generation)
         member = group.members.get(commit.member_id)
         if member is not None:
@@ -229,7 +282,9 @@ class GroupShard:
         """As part of a transaction, which its coordinator knows of. Answered as `commit`."""
         group = self._groups.get(commit.group_id)
         try:
-            if group is not None:
+            if isinstance(group, ConsumerGroup):
+                group.check_commit(commit, in_transaction=True)
+            elif group is not None:
                 group.check_commit(
                     commit.member_id, commit.instance_id, commit.generation, in_transaction=True
                 )
@@ -239,6 +294,16 @@ class GroupShard:
             return Decision(answers=((reply, [refusal.code] * len(commit.offsets)),))
         accepted, errors = self._commits.decide(commit, moment.wall_ms)
         return Decision(accepted, ((reply, errors),), producer=producer)
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Whether one who says to be a member of this epoch may see the group's offsets."""
+        group = self._groups.get(group_id)
+        try:
+            if isinstance(group, ConsumerGroup):
+                group.check_fetch(member_id, member_epoch)
+        except KafkaError as refusal:
+            return refusal.code
+        return ErrorCode.none
 
     def fetch(
         self, group_id: str, wanted: Iterable[PartitionWanted] | None, *, require_stable: bool
@@ -261,14 +326,27 @@ class GroupShard:
         return Decision(gone, ((reply, (ErrorCode.none, errors)),))
 
     def on_topics_deleted(self, topics: Iterable[str]) -> Decision:
-        return Decision(self._commits.of_topics(topics), is_atomic=False)
+        names = list(topics)
+        self._consumer.on_topics_changed(names)
+        return Decision(self._commits.of_topics(names), is_atomic=False)
+
+    def on_topics_changed(self, topics: Iterable[str]) -> Decision:
+        """Topics were created, or have more partitions."""
+        self._consumer.on_topics_changed(topics)
+        return NOTHING
 
     # ---- groups ---------------------------------------------------------------------------------------------
 
-    def describe(self, group_id: str) -> Described | None:
-        """A look; None where there is no such classic group."""
+    def describe(self, group_id: str) -> Described | str:
+        """A look at a classic group, or why there is nothing to show."""
         group = self._groups.get(group_id)
-        return None if group is None else group.described()
+        if isinstance(group, ClassicGroup):
+            return group.described()
+        return f"Group {group_id} {'not found' if group is None else 'is not a classic group'}."
+
+    def describe_consumer(self, group_id: str) -> DescribedGroup | str:
+        """The same of a consumer group."""
+        return self._consumer.describe(group_id)
 
     def list_groups(self) -> list[Listed]:
         """A look at all groups."""
@@ -283,5 +361,12 @@ class GroupShard:
             group.check_delete()
         except KafkaError as refusal:
             return Decision(answers=((reply, refusal.code),))
-        gone = [*self._commits.all_of(group_id), GroupForgotten(group_id)]
+        gone = [*self._commits.all_of(group_id), *_tombstones(group)]
         return Decision(gone, ((reply, ErrorCode.none),), is_atomic=False)
+
+
+def _tombstones(group: Group) -> list[GroupRecord]:
+    """Take back a group, without its offsets."""
+    if isinstance(group, ConsumerGroup):
+        return [*group.tombstones()]
+    return [GroupForgotten(group.group_id)]

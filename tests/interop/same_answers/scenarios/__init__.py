@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import (
     cluster,
     configs,
+    consumer_groups,
     delete_records,
     fetch,
     group_offsets,
@@ -21,6 +22,7 @@ __all__ = [
     "SETTINGS",
     "cluster",
     "configs",
+    "consumer_groups",
     "delete_records",
     "fetch",
     "group_offsets",
@@ -37,7 +39,7 @@ SETTINGS = {
     "num.partitions": 2,
     "offsets.topic.num.partitions": 1,
     "transaction.state.log.num.partitions": 1,
-    "group.coordinator.rebalance.protocols": "classic",
+    "group.coordinator.rebalance.protocols": "classic,consumer",
     "group.initial.rebalance.delay.ms": 0,
 }
 """What both brokers are started with."""

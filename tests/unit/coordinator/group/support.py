@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import UUID
 
 from moldau.base.errors import ErrorCode
 from moldau.coordinator.group import records
+from moldau.coordinator.group.consumer.settings import ConsumerSettings
 from moldau.coordinator.group.messages import (
     Commit,
     Described,
@@ -27,14 +29,48 @@ from moldau.coordinator.shard import Decision, Moment, Producer
 START_MS = 1_000_000
 WALL_OFFSET_MS = 1_700_000_000_000
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=0)
+CONSUMER_SETTINGS = ConsumerSettings()
 RANGE = (("range", b"\x00\x01\x00\x00\x00\x01\x00\x01t"),)
+
+
+class SomeTopic(NamedTuple):
+    name: str
+    topic_id: UUID
+    partitions: tuple[int, ...]
+
+
+class ClusterTopics:
+    """The cluster's topics, as the test makes them."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, SomeTopic] = {}
+        self.topic_by_id: dict[UUID, SomeTopic] = {}
+        self.version = 1
+        self._numbers = count(1)
+
+    def make(self, name: str, partitions: int) -> UUID:
+        """A topic, or one with more partitions than before."""
+        known = self.topics.get(name)
+        topic_id = UUID(int=next(self._numbers)) if known is None else known.topic_id
+        topic = SomeTopic(name, topic_id, tuple(range(partitions)))
+        self.topics[name] = self.topic_by_id[topic_id] = topic
+        self.version += 1
+        return topic_id
+
+    def delete(self, name: str) -> None:
+        del self.topic_by_id[self.topics.pop(name).topic_id]
+        self.version += 1
 
 
 class Coordinator:
     """One shard. `log` has what was recorded, as bytes; `refusal` makes appends fail."""
 
-    def __init__(self, settings: GroupSettings = SETTINGS) -> None:
+    def __init__(
+        self, settings: GroupSettings = SETTINGS, consumer: ConsumerSettings = CONSUMER_SETTINGS
+    ) -> None:
         self.settings = settings
+        self.consumer = consumer
+        self.topics = ClusterTopics()
         self.now_ms = START_MS
         self.log: list[tuple[bytes, bytes | None]] = []
         self.refusal: ErrorCode | None = None
@@ -45,7 +81,7 @@ class Coordinator:
         self.carry_out(self.shard.on_loaded(self.moment))
 
     def _new_shard(self) -> GroupShard:
-        return GroupShard(self.settings, lambda: f"id{next(self._ids)}")
+        return GroupShard(self.settings, lambda: f"id{next(self._ids)}", self.topics, self.consumer)
 
     @property
     def moment(self) -> Moment:
@@ -170,12 +206,12 @@ class Coordinator:
 
     def described(self, group_id: str = "g") -> Described:
         found = self.shard.describe(group_id)
-        assert found is not None, f"no group {group_id}"
+        assert isinstance(found, Described), found
         return found
 
     def state(self, group_id: str = "g") -> str:
         found = self.shard.describe(group_id)
-        return "Dead" if found is None else found.group_state
+        return found.group_state if isinstance(found, Described) else "Dead"
 
     # Whole stories
 

@@ -1,0 +1,96 @@
+"""ConsumerGroupHeartbeat (68): join, stay in, change or leave a consumer group (KIP-848).
+
+The coordinator assigns the partitions; the answer has them when they have changed. From version 1 on members choose
+their own ids, and may subscribe by a regular expression. The rules are in `coordinator.group.consumer`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moldau.base.errors import ErrorCode, KafkaError
+from moldau.coordinator.group.consumer.member import JOINING, LEAVING, LEAVING_FOR_A_WHILE
+from moldau.coordinator.group.consumer.messages import NOT_SAID_MS, Beat, Beaten
+from moldau.coordinator.reply import Reply
+from moldau.wire.times import milliseconds
+
+API_KEY = 68
+VERSIONS = (0, 1)
+
+OWN_ID_SINCE_VERSION = 1
+
+
+def handle(broker: Any, context: Any, request: Any) -> Reply | Beaten:
+    if not is_served(broker):
+        return Beaten(ErrorCode.unsupported_version)
+    beat = _beat(context, request)
+    try:
+        _check(context.version, beat, broker.config["group.consumer.assignors"])
+    except KafkaError as refusal:
+        return Beaten(refusal.code, refusal.message)
+    reply: Reply = broker.coordinators.groups.write(
+        beat.group_id, lambda shard, moment, reply: shard.beat(beat, reply, moment), Beaten
+    )
+    return reply
+
+
+def is_served(broker: Any) -> bool:
+    return "consumer" in broker.config["group.coordinator.rebalance.protocols"]
+
+
+def _beat(context: Any, request: Any) -> Beat:
+    owned = request.topic_partitions
+    return Beat(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        epoch=request.member_epoch,
+        client_id=context.client_id or "",
+        client_host=f"/{context.client_host}",
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        rebalance_timeout_ms=milliseconds(request.rebalance_timeout),
+        topics=request.subscribed_topic_names,
+        regex=getattr(request, "subscribed_topic_regex", None),
+        assignor=request.server_assignor,
+        owned=None if owned is None else {topic.topic_id: frozenset(topic.partitions) for topic in owned},
+    )
+
+
+def _check(version: int, beat: Beat, assignors: list[str]) -> None:
+    """As Kafka does before it looks for the group."""
+    has_own_id = version >= OWN_ID_SINCE_VERSION or beat.epoch > JOINING or beat.epoch == LEAVING
+    if has_own_id and not beat.member_id.strip():
+        raise _invalid("MemberId can't be empty.")
+    for name, text in (
+        ("GroupId", beat.group_id),
+        ("InstanceId", beat.instance_id),
+        ("RackId", beat.rack_id),
+    ):
+        if text is not None and not text.strip():
+            raise _invalid(f"{name} can't be empty.")
+    if beat.epoch == JOINING:
+        _check_first(beat)
+    elif beat.epoch == LEAVING_FOR_A_WHILE and beat.instance_id is None:
+        raise _invalid("InstanceId can't be null.")
+    elif beat.epoch < LEAVING_FOR_A_WHILE:
+        raise _invalid("MemberEpoch is invalid.")
+    if beat.assignor is not None and beat.assignor not in assignors:
+        raise KafkaError(
+            ErrorCode.unsupported_assignor,
+            f"ServerAssignor {beat.assignor} is not supported. Supported assignors: {', '.join(assignors)}.",
+        )
+
+
+def _check_first(beat: Beat) -> None:
+    if beat.rebalance_timeout_ms == NOT_SAID_MS:
+        raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+    if beat.owned is None or beat.owned:
+        raise _invalid("TopicPartitions must be empty when (re-)joining.")
+    if beat.topics is None and beat.regex is None:
+        raise _invalid(
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+        )
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.invalid_request, message)

@@ -1,0 +1,195 @@
+"""The coordinator's own assignors, with Kafka's results: `uniform` and `range`.
+
+Both take the members with the topics that each reads and what each had as its target, and give each its partitions.
+`range` lays the partitions of every topic out over its members in their order, so that equal numbers of two topics
+meet in one member. `uniform` gives every member the same number of partitions, but for one, and moves as few as it can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+from uuid import UUID
+
+from moldau.coordinator.group.consumer.records import Target
+from moldau.coordinator.runtime import java_hash
+
+JAVA_TABLE_MIN = 16
+
+
+class MemberSpec(NamedTuple):
+    instance_id: str | None
+    topic_ids: frozenset[UUID]
+    target: Target
+    """What it had before."""
+
+
+Members = Mapping[str, MemberSpec]
+PartitionCounts = Mapping[UUID, int]
+"""Of every topic that is read and exists, in the order in which they are to be dealt out."""
+Assignor = Callable[[Members, PartitionCounts], dict[str, Target]]
+
+
+def java_order(names: Iterable[str]) -> list[str]:
+    """As a hash table of Java goes through texts: who comes first gets the odd partition, in Kafka and here."""
+    rows = list(names)
+    size = JAVA_TABLE_MIN
+    while len(rows) > size * 3 // 4:
+        size *= 2
+
+    def place(name: str) -> int:
+        value = java_hash(name)
+        return (value ^ (value >> 16)) & (size - 1)
+
+    return sorted(rows, key=place)
+
+
+# ---- range --------------------------------------------------------------------------------------------------
+
+
+def assign_range(members: Members, counts: PartitionCounts) -> dict[str, Target]:
+    ordered = sorted(members, key=lambda one: _range_order(one, members[one]))
+    assigned: dict[str, dict[UUID, tuple[int, ...]]] = {member_id: {} for member_id in members}
+    for topic_id, count in counts.items():
+        readers = [member_id for member_id in ordered if topic_id in members[member_id].topic_ids]
+        start = 0
+        for position, member_id in enumerate(readers):
+            stop = start + count // len(readers) + (position < count % len(readers))
+            if stop > start:
+                assigned[member_id][topic_id] = tuple(range(start, stop))
+            start = stop
+    return dict(assigned)
+
+
+def _range_order(member_id: str, spec: MemberSpec) -> tuple[bool, str]:
+    """Static members first, by their lasting names."""
+    return spec.instance_id is None, member_id if spec.instance_id is None else spec.instance_id
+
+
+# ---- uniform ------------------------------------------------------------------------------------------------
+
+Place = tuple[UUID, int]
+
+
+def assign_uniform(members: Members, counts: PartitionCounts) -> dict[str, Target]:
+    if not members:
+        return {}
+    if len({spec.topic_ids for spec in members.values()}) == 1:
+        return _Homogeneous(members, counts).assign()
+    return _Heterogeneous(members, counts).assign()
+
+
+class _Homogeneous:
+    """All members read the same topics."""
+
+    def __init__(self, members: Members, counts: PartitionCounts) -> None:
+        self._members = members
+        self._counts = counts
+        self._order = java_order(members)
+        total = sum(counts.values())
+        self._quota = total // len(members)
+        self._extras = total % len(members)  # members that get one more
+        had = {place for spec in members.values() for place in _places(spec.target)}
+        self._free = [
+            (topic_id, partition)
+            for topic_id, count in counts.items()
+            for partition in range(count)
+            if (topic_id, partition) not in had
+        ]
+
+    def assign(self) -> dict[str, Target]:
+        kept: dict[str, list[Place]] = {}
+        missing: list[tuple[str, int]] = []
+        for index, member_id in enumerate(self._order):
+            kept[member_id], quota = self._keep(member_id, len(self._order) - index)
+            if quota > 0:
+                missing.append((member_id, quota))
+        free = iter(self._free)
+        for member_id, quota in missing:
+            kept[member_id] += islice(free, quota)
+        return {member_id: _target(kept[member_id]) for member_id in self._members}
+
+    def _keep(self, member_id: str, members_left: int) -> tuple[list[Place], int]:
+        """What a member keeps of what it had, up to its quota, and how many it may still get."""
+        has_extra = self._extras > 0
+        quota = self._quota + has_extra
+        kept: list[Place] = []
+        for topic_id, partitions in self._members[member_id].target.items():
+            for partition in partitions:
+                if partition >= self._counts.get(topic_id, 0):
+                    continue  # of a topic that is not read any more, or is gone
+                if quota > 0:
+                    quota -= 1
+                    kept.append((topic_id, partition))
+                else:
+                    self._free.append((topic_id, partition))
+        if quota > 0 and has_extra and members_left > self._extras:
+            quota -= 1  # the odd partition stays with those who have it, or goes to the last
+            has_extra = False
+        self._extras -= has_extra
+        return kept, quota
+
+
+class _Heterogeneous:
+    """Members read different topics: keep, deal out to whoever has least, then even out."""
+
+    def __init__(self, members: Members, counts: PartitionCounts) -> None:
+        self._members = members
+        self._counts = counts
+        order = java_order(members)
+        self._readers: dict[UUID, list[str]] = {
+            topic_id: [one for one in order if topic_id in members[one].topic_ids] for topic_id in counts
+        }
+        self._held: dict[str, list[Place]] = {member_id: [] for member_id in members}
+
+    def assign(self) -> dict[str, Target]:
+        taken = self._keep()
+        # The topics that fewest members read are dealt out first: the others can make up for it.
+        for topic_id in sorted(self._counts, key=lambda one: len(self._readers[one])):
+            for partition in range(self._counts[topic_id]):
+                if (topic_id, partition) not in taken and self._readers[topic_id]:
+                    self._held[self._least(topic_id)].append((topic_id, partition))
+        while self._even_out():
+            pass
+        return {member_id: _target(places) for member_id, places in self._held.items()}
+
+    def _keep(self) -> set[Place]:
+        taken: set[Place] = set()
+        for member_id, spec in self._members.items():
+            for topic_id, partition in _places(spec.target):
+                is_read = topic_id in spec.topic_ids and partition < self._counts.get(topic_id, 0)
+                if is_read and (topic_id, partition) not in taken:
+                    taken.add((topic_id, partition))
+                    self._held[member_id].append((topic_id, partition))
+        return taken
+
+    def _least(self, topic_id: UUID) -> str:
+        return min(self._readers[topic_id], key=lambda one: len(self._held[one]))
+
+    def _even_out(self) -> bool:
+        """Move one partition from a member that has at least two more than another that reads its topic."""
+        moved = False
+        for member_id in sorted(self._held, key=lambda one: -len(self._held[one])):
+            for place in list(reversed(self._held[member_id])):
+                least = self._least(place[0])
+                if len(self._held[member_id]) - len(self._held[least]) < 2:
+                    continue
+                self._held[member_id].remove(place)
+                self._held[least].append(place)
+                moved = True
+        return moved
+
+
+def _places(target: Target) -> Iterable[Place]:
+    return ((topic_id, partition) for topic_id, partitions in target.items() for partition in partitions)
+
+
+def _target(places: Sequence[Place]) -> Target:
+    topics: dict[UUID, list[int]] = {}
+    for topic_id, partition in places:
+        topics.setdefault(topic_id, []).append(partition)
+    return {topic_id: tuple(sorted(partitions)) for topic_id, partitions in topics.items()}
+
+
+ASSIGNORS: Mapping[str, Assignor] = {"uniform": assign_uniform, "range": assign_range}

@@ -1,0 +1,29 @@
+"""A decision on a consumer group in the making: what one step records, the next one sees.
+
+The group itself changes only when the records are applied; until then the steps work on a copy, made when there is
+something to record. Most heartbeats record nothing.
+"""
+
+from __future__ import annotations
+
+from moldau.coordinator.group.consumer.group import ConsumerGroup
+from moldau.coordinator.group.consumer.records import ConsumerRecord
+from moldau.coordinator.group.draft import Draft
+
+
+class Edit:
+    __slots__ = ("_is_copy", "draft", "group", "original")
+
+    def __init__(self, group: ConsumerGroup, draft: Draft) -> None:
+        self.group = group
+        """As it will be."""
+        self.original = group
+        self.draft = draft
+        self._is_copy = False
+
+    def record(self, record: ConsumerRecord) -> None:
+        if not self._is_copy:
+            self.group = self.group.copy()
+            self._is_copy = True
+        self.group.take(record)
+        self.draft.record(record)

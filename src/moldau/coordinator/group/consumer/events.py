@@ -1,0 +1,220 @@
+"""The events of consumer groups in a shard: heartbeats, the classic protocol's requests, time, and changes of topics.
+
+Finds the group, makes it or brings it over from the other protocol, and has the steps decide (`protocol`,
+`classic_members`, `migration`). A change of protocol is complete when its records are applied; what follows from it in
+the classic group (sessions, a rebalance) comes with a deadline that is due at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from moldau.base.errors import ErrorCode, KafkaError
+from moldau.coordinator.deadlines import Deadlines
+from moldau.coordinator.group.classic import ClassicGroup
+from moldau.coordinator.group.consumer import records
+from moldau.coordinator.group.consumer.classic_members import ClassicMembers
+from moldau.coordinator.group.consumer.describe import described
+from moldau.coordinator.group.consumer.edit import Edit
+from moldau.coordinator.group.consumer.evolution import Evolution
+from moldau.coordinator.group.consumer.group import ConsumerGroup
+from moldau.coordinator.group.consumer.member import JOINING, LEAVING_FOR_A_WHILE, ConsumerMember, MemberState
+from moldau.coordinator.group.consumer.messages import Beat, Beaten, DescribedGroup
+from moldau.coordinator.group.consumer.migration import Migration
+from moldau.coordinator.group.consumer.protocol import CLASSIC_JOIN, REVOCATION, SESSION, ConsumerProtocol
+from moldau.coordinator.group.consumer.records import ConsumerRecord
+from moldau.coordinator.group.consumer.settings import ConsumerSettings
+from moldau.coordinator.group.consumer.topics import Topics
+from moldau.coordinator.group.draft import Draft
+from moldau.coordinator.group.messages import AllLeft, Heard, Heartbeat, Join, Joined, Leaver, Sync, Synced
+from moldau.coordinator.group.rebalance import TimerKey
+from moldau.coordinator.group.records import GroupForgotten
+from moldau.coordinator.group.settings import GroupSettings
+from moldau.coordinator.reply import Reply
+from moldau.coordinator.shard import Decision, Moment
+
+DOWNGRADED = "downgraded"
+Groups = dict[str, ClassicGroup | ConsumerGroup]
+
+
+class ConsumerEvents:
+    """Over the groups of a shard, which it shares."""
+
+    def __init__(
+        self,
+        groups: Groups,
+        settings: GroupSettings,
+        consumer: ConsumerSettings,
+        topics: Topics,
+        deadlines: Deadlines[TimerKey],
+        new_id: Callable[[], str],
+    ) -> None:
+        self._groups = groups
+        self._topics = topics
+        self._deadlines = deadlines
+        self._evolution = Evolution(consumer, topics)
+        self._protocol = ConsumerProtocol(consumer, self._evolution, deadlines, new_id)
+        self._migration = Migration(settings, consumer, topics)
+        self._classic = ClassicMembers(consumer.migration, self._protocol, self._migration, deadlines, new_id)
+
+    # ---- the log and time -----------------------------------------------------------------------------------
+
+    def apply(self, record: ConsumerRecord) -> None:
+        """A group that was only known by its offsets, or as a classic one, is a consumer group from now on."""
+        group = self._groups.get(record.group_id)
+        if isinstance(record, records.EpochForgotten):
+            if isinstance(group, ConsumerGroup):
+                del self._groups[record.group_id]
+            return
+        if not isinstance(group, ConsumerGroup):
+            if type(record).__name__.endswith("Forgotten"):
+                return
+            group = self._groups[record.group_id] = ConsumerGroup(record.group_id)
+        group.take(record)
+
+    def on_loaded(self, group: ConsumerGroup, moment: Moment) -> None:
+        self._protocol.on_loaded(group, moment)
+
+    def on_timer(self, what: str, group: ConsumerGroup, member_id: str, moment: Moment) -> Decision:
+        """A member was silent for too long, or did not do in time what it was asked to."""
+        draft = Draft(moment)
+        member = group.members.get(member_id)
+        if member is not None and _is_late(what, group, member):
+            self._remove(Edit(group, draft), [member])
+        return draft.decision()
+
+    def on_topics_changed(self, names: Iterable[str]) -> None:
+        """The next heartbeat in a group that reads one of them looks at what has become of it."""
+        changed = frozenset(names)
+        for group in self._groups.values():
+            if isinstance(group, ConsumerGroup) and not changed.isdisjoint(group.subscribed_topics()):
+                group.is_outdated = True
+
+    # ---- heartbeats -----------------------------------------------------------------------------------------
+
+    def beat(self, beat: Beat, reply: Reply, moment: Moment) -> Decision:
+        draft = Draft(moment)
+        try:
+            if beat.epoch < JOINING:
+                answer = self._leave(beat, draft)
+            else:
+                answer = self._beat(beat, draft)
+        except KafkaError as refusal:
+            return Decision(answers=((reply, Beaten(refusal.code, refusal.message)),))
+        draft.answer(reply, answer)
+        return draft.decision()
+
+    def _beat(self, beat: Beat, draft: Draft) -> Beaten:
+        edit = self._edit(beat, draft)
+        was_upgraded = isinstance(self._groups.get(beat.group_id), ClassicGroup)
+        answer = self._protocol.beat(edit, beat)
+        if was_upgraded:
+            for member in edit.group.members.values():
+                if member.classic is not None:
+                    self._protocol.heard_from(
+                        edit.group, member.member_id, draft.moment, member.classic.session_timeout_ms
+                    )
+        return answer
+
+    def _edit(self, beat: Beat, draft: Draft) -> Edit:
+        """The group of a heartbeat; whoever joins makes it, or brings it over from the classic protocol."""
+        group = self._groups.get(beat.group_id)
+        if isinstance(group, ConsumerGroup):
+            return Edit(group, draft)
+        if beat.epoch != JOINING:
+            missing = self._missing(beat.group_id)
+            if group is None:
+                missing = KafkaError(missing.code, f"Consumer group {beat.group_id} not found.")
+            raise missing
+        if group is None:
+            return Edit(ConsumerGroup(beat.group_id), draft)
+        if group.is_empty and not group.pending_members:
+            draft.record(GroupForgotten(beat.group_id))
+            return Edit(ConsumerGroup(beat.group_id), draft)
+        self._migration.check_upgrade(group)
+        return self._migration.upgrade(group, draft)
+
+    def _leave(self, beat: Beat, draft: Draft) -> Beaten:
+        group = self._groups.get(beat.group_id)
+        if not isinstance(group, ConsumerGroup):
+            raise self._missing(beat.group_id)
+        edit = Edit(group, draft)
+        answer, leaving = self._protocol.leave(edit, beat)
+        self._remove(edit, leaving)
+        return answer
+
+    def _remove(self, edit: Edit, leaving: Collection[ConsumerMember]) -> None:
+        """Members go; where only classic ones are left, the group goes with them."""
+        if not leaving:
+            return
+        if self._migration.may_downgrade(edit.group, leaving):
+            self._downgrade(edit, leaving)
+        else:
+            self._protocol.remove(edit, leaving)
+
+    def _downgrade(self, edit: Edit, leaving: Collection[ConsumerMember]) -> None:
+        group, moment = edit.group, edit.draft.moment
+        self._migration.downgrade(group, leaving, edit.draft)
+        for member_id in group.members:
+            self._protocol.forget_timers(group, member_id)
+        self._deadlines.set((DOWNGRADED, group.group_id, ""), moment.ms)
+
+    def _missing(self, group_id: str) -> KafkaError:
+        is_other = group_id in self._groups
+        text = "is not a consumer group." if is_other else "not found."
+        return KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} {text}")
+
+    # ---- the classic protocol -------------------------------------------------------------------------------
+
+    def join(self, group: ConsumerGroup, join: Join, reply: Reply, moment: Moment) -> Decision:
+        edit = Edit(group, Draft(moment))
+        try:
+            answer = self._classic.join(edit, join)
+        except KafkaError as refusal:
+            return Decision(answers=((reply, Joined(refusal.code, join.member_id)),))
+        if self._migration.may_downgrade(edit.group, ()):
+            self._downgrade(edit, ())
+        edit.draft.answer(reply, answer)
+        return edit.draft.decision()
+
+    def sync(self, group: ConsumerGroup, sync: Sync, reply: Reply, moment: Moment) -> Decision:
+        try:
+            answer = self._classic.sync(group, sync, moment)
+        except KafkaError as refusal:
+            answer = Synced(refusal.code)
+        return Decision(answers=((reply, answer),))
+
+    def heartbeat(self, group: ConsumerGroup, heartbeat: Heartbeat, reply: Reply, moment: Moment) -> Decision:
+        try:
+            answer = self._classic.heartbeat(group, heartbeat, moment)
+        except KafkaError as refusal:
+            answer = Heard(refusal.code)
+        return Decision(answers_now=((reply, answer),))
+
+    def leave(
+        self, group: ConsumerGroup, leavers: Sequence[Leaver], reply: Reply, moment: Moment
+    ) -> Decision:
+        edit = Edit(group, Draft(moment))
+        answers, leaving = self._classic.leave(group, leavers)
+        self._remove(edit, leaving)
+        edit.draft.answer(reply, AllLeft(ErrorCode.none, tuple(answers)))
+        return edit.draft.decision()
+
+    # ---- looks ----------------------------------------------------------------------------------------------
+
+    def describe(self, group_id: str) -> DescribedGroup | str:
+        """Or why there is nothing to show."""
+        group = self._groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            return self._missing(group_id).message or ""
+        return described(group, self._topics, self._evolution.assignor_of(group))
+
+
+def _is_late(what: str, group: ConsumerGroup, member: ConsumerMember) -> bool:
+    if what == REVOCATION:
+        return member.state is MemberState.UNREVOKED
+    if what == SESSION:
+        return True
+    if what == CLASSIC_JOIN:
+        return member.classic is not None and member.epoch != LEAVING_FOR_A_WHILE
+    return member.classic is not None

@@ -1,0 +1,131 @@
+"""A member of a consumer group: what it asked for, what it has, and on which way it is to its target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from types import MappingProxyType
+from uuid import UUID
+
+from moldau.coordinator.group.consumer.records import (
+    Assigned,
+    ClassicMetadata,
+    CurrentRecorded,
+    MemberRecorded,
+)
+
+JOINING = 0
+LEAVING = -1
+LEAVING_FOR_A_WHILE = -2
+"""Member epochs with a meaning. The last is a static member's: it will be back, and keeps its place until then."""
+
+NOTHING: Mapping[UUID, Mapping[int, int]] = MappingProxyType({})
+
+
+def _nothing() -> Assigned:
+    return NOTHING
+
+
+class MemberState(IntEnum):
+    """With Kafka's numbers in the log."""
+
+    STABLE = 0
+    UNREVOKED = 1
+    """It has partitions that it is to give up, and has not said that it did."""
+    UNRELEASED = 2
+    """It is to get partitions that others still have."""
+    UNKNOWN = 127
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMember:
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] = frozenset()
+    regex: str = ""
+    rebalance_timeout_ms: int = -1
+    assignor: str | None = None
+    classic: ClassicMetadata | None = None
+    """Where it speaks the classic protocol."""
+    epoch: int = 0
+    previous_epoch: int = 0
+    state: MemberState = MemberState.STABLE
+    assigned: Assigned = field(default_factory=_nothing)
+    revoking: Assigned = field(default_factory=_nothing)
+
+    def subscribed_as(self, record: MemberRecorded) -> ConsumerMember:
+        return replace(
+            self,
+            instance_id=record.instance_id,
+            rack_id=record.rack_id,
+            client_id=record.client_id,
+            client_host=record.client_host,
+            topics=frozenset(record.topics),
+            regex=record.regex,
+            rebalance_timeout_ms=record.rebalance_timeout_ms,
+            assignor=record.assignor,
+            classic=record.classic,
+        )
+
+    def as_subscribed(self, group_id: str) -> MemberRecorded:
+        return MemberRecorded(
+            group_id,
+            self.member_id,
+            self.instance_id,
+            self.rack_id,
+            self.client_id,
+            self.client_host,
+            tuple(sorted(self.topics)),
+            self.regex,
+            self.rebalance_timeout_ms,
+            self.assignor,
+            self.classic,
+        )
+
+    def assigned_as(self, record: CurrentRecorded) -> ConsumerMember:
+        known = record.state in list(MemberState)
+        return replace(
+            self,
+            epoch=record.epoch,
+            previous_epoch=record.previous_epoch,
+            state=MemberState(record.state) if known else MemberState.UNKNOWN,
+            assigned=record.assigned,
+            revoking=record.revoking,
+        )
+
+    def as_assigned(self, group_id: str) -> CurrentRecorded:
+        return CurrentRecorded(
+            group_id,
+            self.member_id,
+            self.epoch,
+            self.previous_epoch,
+            int(self.state),
+            self.assigned,
+            self.revoking,
+        )
+
+    def unassigned(self) -> ConsumerMember:
+        """What it had is forgotten, and no member is without a subscription."""
+        return replace(
+            self,
+            epoch=LEAVING,
+            previous_epoch=LEAVING,
+            state=MemberState.STABLE,
+            assigned=NOTHING,
+            revoking=NOTHING,
+        )
+
+    def is_reconciled_to(self, epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.epoch == epoch
+
+    def assignment_epoch(self, topic_id: UUID, partition: int) -> int | None:
+        """When it got a partition that it has, or is about to give up."""
+        for held in (self.assigned, self.revoking):
+            epoch = held.get(topic_id, {}).get(partition)
+            if epoch is not None:
+                return epoch
+        return None

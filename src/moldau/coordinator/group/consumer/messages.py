@@ -1,0 +1,80 @@
+"""What the newer group protocol asks and answers, as values apart from any version of the wire.
+
+Answers have the attribute names of kio's newest response classes, so that a handler returns them as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from typing import NamedTuple
+from uuid import UUID
+
+from moldau.base.errors import ErrorCode
+
+NOT_SAID_MS = -1
+
+
+class Beat(NamedTuple):
+    """A heartbeat: joins, stays and leaves by its epoch. None is: as before."""
+
+    group_id: str
+    member_id: str
+    epoch: int
+    client_id: str
+    client_host: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = NOT_SAID_MS
+    topics: tuple[str, ...] | None = None
+    regex: str | None = None
+    assignor: str | None = None
+    owned: Mapping[UUID, Set[int]] | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """It says everything, as after a failure: then the answer does, too."""
+        has_subscription = self.topics is not None or self.regex is not None
+        return self.rebalance_timeout_ms != NOT_SAID_MS and has_subscription and self.owned is not None
+
+
+class TopicPartitions(NamedTuple):
+    topic_id: UUID
+    partitions: tuple[int, ...]
+    topic_name: str = ""
+
+
+class Assignment(NamedTuple):
+    topic_partitions: tuple[TopicPartitions, ...] = ()
+
+
+class Beaten(NamedTuple):
+    error_code: ErrorCode
+    error_message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval: int = 0
+    assignment: Assignment | None = None
+    throttle_time: int = 0
+
+
+class DescribedMember(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    subscribed_topic_names: tuple[str, ...]
+    subscribed_topic_regex: str
+    assignment: Assignment
+    target_assignment: Assignment
+    member_type: int
+
+
+class DescribedGroup(NamedTuple):
+    group_id: str
+    group_state: str
+    group_epoch: int
+    assignment_epoch: int
+    assignor_name: str
+    members: tuple[DescribedMember, ...]

@@ -31,8 +31,8 @@ from moldau.records.record import Record, build_batch
 
 MESSAGES_PER_BATCH = 16
 MESSAGE_BYTES = 1000
-OVERWRITTEN_TIMES = 2
-"""How often each key is written: half of the log goes."""
+HOT_KEYS = 1000
+"""Half of each batch is written under these, again and again: half of each segment goes, and all are written anew."""
 PACE_S = 0.004
 SAMPLES_MIN = 100
 COMPACTION_TIMEOUT_S = 300
@@ -66,16 +66,13 @@ def latency_beside_compaction(server: Server, fill_bytes: int, idle_s: float) ->
 
 
 def fill(server: Server, topic: str, total_bytes: int) -> None:
-    batches = total_bytes // (MESSAGES_PER_BATCH * MESSAGE_BYTES)
-    keys = batches * MESSAGES_PER_BATCH // OVERWRITTEN_TIMES
     now_ms = int(time.time() * 1000)
     value = bytes(MESSAGE_BYTES)
     with RawConnection(server.bootstrap_servers) as connection:
-        for number in range(batches):
-            first = number * MESSAGES_PER_BATCH
-            records = [
-                Record(i, now_ms, b"%012d" % ((first + i) % keys), value) for i in range(MESSAGES_PER_BATCH)
-            ]
+        for first in range(0, total_bytes // MESSAGE_BYTES, MESSAGES_PER_BATCH):
+            numbers = range(first, first + MESSAGES_PER_BATCH)
+            keys = [b"%012d" % (number % HOT_KEYS if number % 2 else HOT_KEYS + number) for number in numbers]
+            records = [Record(i, now_ms, key, value) for i, key in enumerate(keys)]
             connection.ask(produce_request(topic, 0, build_batch(records)))
 
 

@@ -57,7 +57,7 @@ def main() -> int:
 def make_log(folder: Path, keys: int, total_bytes: int) -> list[Source]:
     """Every key once, and then a tenth of them again."""
     count = keys + keys // 10
-    value = bytes(max(10, total_bytes // count - 40))
+    value = bytes(max(10, total_bytes // count - 30))
     records = [Record(i, 0, KEY % 0, value) for i in range(RECORDS_PER_BATCH)]
     header = read_header(build_batch(records))
     body = bytearray(encode_records(records, 0, 0))

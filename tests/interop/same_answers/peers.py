@@ -228,7 +228,10 @@ class Pair:
             return not self.ask_one(peer, "InitProducerId", 4, {"transactional_id": None}).error_code
 
         def has_coordinator(peer: Peer) -> bool:
-            return not self.ask_one(peer, "FindCoordinator", 3, {"key": "group", "key_type": 0}).error_code
+            if self.ask_one(peer, "FindCoordinator", 3, {"key": "group", "key_type": 0}).error_code:
+                return False
+            (group,) = self.ask_one(peer, "DescribeGroups", 5, {"groups": ["group"]}).groups
+            return not group.error_code  # Kafka names the coordinator before it has loaded
 
         def has_transactions(peer: Peer) -> bool:
             return not self.ask_one(peer, "FindCoordinator", 3, {"key": "id", "key_type": 1}).error_code

@@ -382,8 +382,7 @@ class Produce:
                 refuse_framing(self._frame, start, stop)
                 return self._refuse(index, ErrorCode.invalid_required_acks, None)
             if partition.is_internal:
-                reason = f"Cannot append to internal topic {partition.topic_partition.topic}"
-                return self._refuse(index, ErrorCode.invalid_topic_exception, reason)
+                return self._refuse(index, ErrorCode.invalid_topic_exception, None)
             if partition.refusal:
                 return self._refuse(index, partition.refusal, None)
             if self._acks == ACKS_ALL and not partition.has_enough_in_sync():

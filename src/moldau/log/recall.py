@@ -9,11 +9,9 @@ producer and within a bound.
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from moldau.log.index import Read
 from moldau.log.producers import BATCHES_KEPT, BatchSeen, ProducerEntry
-from moldau.log.scan import DamagedBatch, check_sum, headers
+from moldau.log.scan import Batch, DamagedBatch, check_sum, headers
 from moldau.log.segment import Segment
 from moldau.log.segments import Segments
 from moldau.records.batch import BatchHeader, sequence_after
@@ -36,8 +34,13 @@ def earlier_batches(segments: Segments, entry: ProducerEntry, read: Read) -> lis
     while segment is not None and left_bytes > 0:
         mark = segment.offsets.floor(stop - _STEP_BYTES, read, field=1)
         start = mark[1] if mark else 0
-        for header in reversed(_headers_of(entry, segment, start, stop, read)):
+        for batch in reversed(_batches_of(entry, segment, start, stop, read)):
+            header = batch.header
             if sequence_after(header.last_sequence, 1) != first_sequence:
+                return found[::-1]
+            try:
+                check_sum(segment.log, batch, read(segment.log, header.size, batch.position))
+            except DamagedBatch:  # one that is damaged is not there for anybody
                 return found[::-1]
             found.append(_seen(header))
             first_sequence = header.base_sequence
@@ -51,18 +54,14 @@ def earlier_batches(segments: Segments, entry: ProducerEntry, read: Read) -> lis
     return found[::-1]
 
 
-def _headers_of(
-    entry: ProducerEntry, segment: Segment, start: int, stop: int, read: Read
-) -> list[BatchHeader]:
-    found = []
-    for batch in headers(segment.log, start, stop, read):
-        header = batch.header
-        is_theirs = header.producer_id == entry.producer_id and header.producer_epoch == entry.epoch
-        if is_theirs and not header.is_control:
-            with suppress(DamagedBatch):  # one that is damaged is not there for anybody
-                check_sum(segment.log, batch, read(segment.log, header.size, batch.position))
-                found.append(header)
-    return found
+def _batches_of(entry: ProducerEntry, segment: Segment, start: int, stop: int, read: Read) -> list[Batch]:
+    return [
+        batch
+        for batch in headers(segment.log, start, stop, read)
+        if batch.header.producer_id == entry.producer_id
+        and batch.header.producer_epoch == entry.epoch
+        and not batch.header.is_control
+    ]
 
 
 def _seen(header: BatchHeader) -> BatchSeen:

@@ -25,6 +25,7 @@ COMMANDS = {
     "topic": "Create, list, describe, alter, trim and delete topics.",
     "message": "Produce messages from stdin, consume to stdout.",
     "group": "List, describe, reset and delete consumer groups.",
+    "transaction": "List, describe and abort transactions.",
     "config": "Read and change the configuration of topics and brokers.",
     "log": "Dump, verify and measure the files of a data folder.",
     "import": "Take over the data of an Apache Kafka 4 node.",

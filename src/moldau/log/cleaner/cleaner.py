@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 DISK_RETRY_S = 300.0
 """How long a log is left alone after the disk refused something, such as room for the new segments."""
 
+EXPECTED = (OSError, ChildFailed, DamagedSegment)
+"""What may go wrong with a disk and its data; anything else is ours, and the log has a trace of it."""
+
 
 class CleanerSettings(NamedTuple):
     """`log.cleaner.*`; looked at anew for each compaction."""
@@ -212,7 +215,7 @@ class LogCleaner:
         try:
             async with log.reshaping:
                 summary = await self._clean(log)
-        except (OSError, ChildFailed, DamagedSegment) as error:
+        except Exception as error:  # whatever is wrong with one log, the others go on
             if log.failure is None:
                 self._note_failure(log, error)
                 await self._remove_cleaned(log)
@@ -364,7 +367,10 @@ class LogCleaner:
         if isinstance(error, OSError):
             self._left_out[log] = self._runtime.clock.monotonic() + DISK_RETRY_S
             advice = f"it is tried again in {DISK_RETRY_S:.0f} s"
-        logger.error("%s cannot be compacted: %s; %s", log.topic_partition, error, advice)
+        unexpected = None if isinstance(error, EXPECTED) else error
+        logger.error(
+            "%s cannot be compacted: %s; %s", log.topic_partition, error, advice, exc_info=unexpected
+        )
 
 
 async def swap_in(runtime: Runtime, log: Log, replaced: Replaced) -> None:

@@ -46,7 +46,7 @@ def command() -> None:
     examples="""
 moldau transaction list
 moldau transaction list 'billing*' --state Ongoing
-# Open in a partition, but no coordinator knows of them: consumers of committed messages wait there for ever
+# Open in a partition, but no coordinator knows of them: consumers wait there
 moldau transaction list --hanging
 moldau transaction list --hanging --topic payments --longer-than 1m
 """,

@@ -30,8 +30,8 @@ METADATA_HASH_TAG = 0
 ASSIGNMENT_TIME_TAG = 0
 ASSIGNMENT_EPOCHS_TAG = 0
 CLASSIC_TAG = 0
-PRESENT = 1
-"""Before a struct that may be null."""
+PRESENT, ABSENT = 1, b"\0"
+"""Before a struct that may be null, and in its place. Kafka writes the tag of one that is null, too."""
 
 Target = Mapping[UUID, tuple[int, ...]]
 """Partitions by topic, in order."""
@@ -193,10 +193,12 @@ def _member_value(record: MemberRecorded) -> bytes:
     for topic in record.topics:
         value.string(topic)
     value.string(record.regex).int32(record.rebalance_timeout_ms).string(record.assignor)
-    return value.tagged({CLASSIC_TAG: _classic(record.classic)} if record.classic else {}).done()
+    return value.tagged({CLASSIC_TAG: _classic(record.classic)}).done()
 
 
-def _classic(classic: ClassicMetadata) -> bytes:
+def _classic(classic: ClassicMetadata | None) -> bytes:
+    if classic is None:
+        return ABSENT
     fields = _writer().int8(PRESENT).int32(classic.session_timeout_ms).array(len(classic.protocols))
     for name, metadata in classic.protocols:
         fields.string(name).blob(metadata).tagged()

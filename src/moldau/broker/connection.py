@@ -173,8 +173,10 @@ class Connection:
         """Fill the private buffer up to the frame's end; returns all that it holds, 0 at the end of the stream."""
         partial = self._partial
         assert partial is not None
-        if self._filled == len(partial):  # the frame is longer than its buffer yet
+        if self._filled == len(partial):
             frame_bytes = LENGTH.unpack_from(partial)[0] + LENGTH_BYTES
+            if frame_bytes <= self._filled:
+                return self._filled  # kept behind a pause that has just ended: serve it before receiving more
             grown = bytearray(_buffer_bytes(frame_bytes, self._filled))
             grown[: self._filled] = partial
             partial = self._partial = grown

@@ -228,6 +228,20 @@ def test_a_request_waits_for_the_one_before_it_unless_both_are_produces(first: i
     assert peer.numbers() == [first, second]
 
 
+def test_a_request_that_comes_before_the_kept_ones_are_served_waits_behind_them() -> None:
+    peer = Peer()
+    peer.behaviour = lambda body: "park"
+    peer.stream.give(request(OTHER) + request(OTHER + 1))
+    peer.slots[0].fill(request(OTHER))
+    peer.stream.give(request(OTHER + 2))  # the client had its answer before the broker's next turn
+    peer.server.turn()
+    peer.slots[1].fill(request(OTHER + 1))
+    peer.server.turn()
+    assert peer.stream.is_open
+    peer.slots[2].fill(request(OTHER + 2))
+    assert peer.numbers() == [OTHER, OTHER + 1, OTHER + 2]
+
+
 def test_a_client_that_has_stopped_reading_may_be_ended_as_idle() -> None:
     peer = Peer()
     peer.stream.room = 0

@@ -152,6 +152,7 @@ class Coordinators:
         runtime.close()
 
     def close(self) -> None:
+        self._epochs.clear()
         for runtime in self._by_topic.values():
             runtime.close()
 

@@ -20,6 +20,8 @@ from moldau.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, SEQUENCE_MAX
 from moldau.runtime.ports import File
 
 BATCHES_KEPT = 5
+VERIFYING_MAX = 10_000
+"""Producers of a log whose transactions are being looked up; the one that was first has to ask again."""
 _new_tuple = tuple.__new__
 """Half the cost of calling a NamedTuple's class."""
 
@@ -159,6 +161,8 @@ class Producers:
         if found is None:
             found = Verification(epoch, first_sequence, begins_with_zero)
             self._verifying[producer_id] = found
+            if len(self._verifying) > VERIFYING_MAX:
+                del self._verifying[next(iter(self._verifying))]
         elif epoch > found.epoch:
             found.epoch, found.lowest_sequence = epoch, first_sequence
         elif epoch == found.epoch:

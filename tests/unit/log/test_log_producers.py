@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moldau.base.errors import ErrorCode
-from moldau.log.producers import BatchSeen, OutOfSequence, Producers
+from moldau.log.producers import VERIFYING_MAX, BatchSeen, OutOfSequence, Producers
 
 MAX = 2**31 - 1
 
@@ -75,6 +75,15 @@ def test_sequences_wrap_behind_the_largest_one() -> None:
 def test_a_producer_without_an_epoch_may_jump() -> None:
     log = Appender()
     assert [log.send(1, -1, 0), log.send(1, -1, 7), log.send(1, 0, 9)] == [0, 2, 4]
+
+
+def test_guards_that_nobody_uses_are_bounded() -> None:
+    producers = Producers()
+    first = producers.begin_verification(0, 0, 0, False)
+    for producer_id in range(1, VERIFYING_MAX + 1):
+        last = producers.begin_verification(producer_id, 0, 0, False)
+    assert not producers.is_verified(0, 0, first)
+    assert producers.is_verified(VERIFYING_MAX, 0, last)
 
 
 def test_producers_do_not_touch_each_other() -> None:

@@ -20,11 +20,13 @@ REBALANCE_TIMEOUT_SINCE_VERSION = 1
 ID_REQUIRED_SINCE_VERSION = 4
 NULL_PROTOCOL_SINCE_VERSION = 7
 SKIP_ASSIGNMENT_SINCE_VERSION = 9
+GROUP_ID_BYTES_MAX = 32_767
+"""What a record's key can hold. A longer name of a new version would make a group that cannot be recorded."""
 
 
 def handle(broker: Any, context: Any, request: Any) -> Reply | Joined:
     version: int = context.version
-    if not request.group_id:
+    if not 0 < len(request.group_id.encode()) <= GROUP_ID_BYTES_MAX:
         return shaped(version, Joined(ErrorCode.invalid_group_id, request.member_id))
     session_timeout_ms = milliseconds(request.session_timeout)
     rebalance_timeout_ms = session_timeout_ms

@@ -33,7 +33,8 @@ async def write_marker(
     if not partition.has_enough_in_sync():
         return ErrorCode.not_enough_replicas
     now_ms = broker.clock.wall_ms()
-    size_before = partition.log.segments.active.size
+    before = partition.log.segments.active
+    size_before = before.size
     try:
         appended = partition.log.producing.append_marker(
             marker, producer.producer_id, producer.epoch, partition.leader_epoch, now_ms, version
@@ -53,5 +54,6 @@ async def write_marker(
             return ErrorCode.kafka_storage_error
     partition.advance_high_watermark(appended.last_offset + 1)
     if partition.watchers:
-        broker.long_polls.on_growth(partition, max(1, partition.log.segments.active.size - size_before))
+        active = partition.log.segments.active
+        broker.long_polls.on_growth(partition, active.size - (size_before if active is before else 0))
     return ErrorCode.none

@@ -238,10 +238,11 @@ class Fetch:
             slot.fill(self.answer())
 
     def _must_wait_on(self, poll: LongPoll) -> bool:
-        """Whether what has come belongs to transactions that are still open."""
+        """Whether all that has come belongs to transactions that are still open."""
         return (
             self._is_committed_only
             and poll.has_news
+            and not self._total_bytes
             and not self.is_enough()
             and self._broker.clock.monotonic() < poll.deadline_s
         )

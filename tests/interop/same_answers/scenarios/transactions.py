@@ -676,3 +676,15 @@ def list_transactions(talk: Conversation) -> None:
         if talk.version >= 2:
             for pattern in ("", ".*", mine + "o.*", "one", "[", "(?=a)b", "a|" + mine + "two"):
                 ask(f"pattern {pattern!r}", transactional_id_pattern=pattern)
+
+
+@scenario("FindCoordinator", "transactional ids", versions=range(1, 7))
+def find_coordinator(talk: Conversation) -> None:
+    def ask(case: str, *keys: str) -> None:
+        values = {"key": keys[0] if keys else "", "coordinator_keys": list(keys), "key_type": 1}
+        talk.ask(case, values)
+
+    ask("one", talk.name("tx"))
+    ask("an empty id", "")
+    if talk.version >= 4:
+        ask("several", "one", "two", "", "two")

@@ -30,6 +30,8 @@ async def write_marker(
         return error.code
     if partition.refusal:
         return partition.refusal
+    if producer.producer_id < 0 or producer.epoch < 0:
+        return ErrorCode.unknown_server_error  # Kafka cannot even build such a marker
     if not partition.has_enough_in_sync():
         return ErrorCode.not_enough_replicas
     now_ms = broker.clock.wall_ms()

@@ -576,10 +576,11 @@ def write_markers(talk: Conversation) -> None:
 
     with transactional(talk) as tx:
         tx.init("begin")
+        tx.init("again, for an epoch with one before it")
         tx.add("add", (topic, [0, 1]))
         tx.produce("open", topic, 0, b"a")
 
-        def marker(epoch: int = 0, commit: bool = False, by: int = -1, **values: Any) -> dict[str, Any]:
+        def marker(epoch: int = 1, commit: bool = False, by: int = -1, **values: Any) -> dict[str, Any]:
             topics = [{"name": topic, "partition_indexes": [0]}]
             fields = {
                 "producer_id": tx.producer_id,
@@ -592,17 +593,19 @@ def write_markers(talk: Conversation) -> None:
             return fields | values
 
         ask("nothing")
-        ask("an older epoch", marker(-1))
+        ask("an older epoch", marker(0))
+        ask("a negative epoch", marker(-1))
+        ask("a negative producer id", marker(producer_id=-1))
         ask("no such topic", marker(topics=[{"name": missing, "partition_indexes": [0]}]))
         ask("no such partition", marker(topics=[{"name": topic, "partition_indexes": [0, 7]}]))
         ask("again", marker())
-        ask("by a coordinator", marker(1, by=4))
-        ask("by an older coordinator", marker(1, by=3))
+        ask("by a coordinator", marker(2, by=4))
+        ask("by an older coordinator", marker(2, by=3))
         ask("of a producer that is not there", marker(producer_id=55_000_000))
         if talk.version >= 2:
-            ask("version 2, the same epoch", marker(1, by=9, transaction_version=2))
-            ask("version 2, the next epoch", marker(2, by=9, transaction_version=2))
-            ask("version 2, an older epoch", marker(1, by=9, transaction_version=2))
+            ask("version 2, the same epoch", marker(2, by=9, transaction_version=2))
+            ask("version 2, the next epoch", marker(3, by=9, transaction_version=2))
+            ask("version 2, an older epoch", marker(2, by=9, transaction_version=2))
         wanted = {"topics": [{"name": topic, "partition_indexes": [0, 1]}]}
         talk.ask(f"{talk.api}: producers", wanted, api="DescribeProducers", version=0, adjust=_without_times)
         fetched = _fetch(topic, 0, isolation=1)

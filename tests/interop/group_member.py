@@ -49,6 +49,10 @@ def confluent(settings: dict[str, Any], stop: Stop) -> None:
     }
     if settings["instance"]:
         properties["group.instance.id"] = settings["instance"]
+    if settings["protocol"] == "consumer":  # then the coordinator says these
+        for name in ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"):
+            del properties[name]
+        properties["group.protocol"] = "consumer"
     consumer = Consumer(properties)
 
     def numbers(places: Any) -> list[int]:

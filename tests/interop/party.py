@@ -97,7 +97,9 @@ class Party:
         self._group = group
         self.members: list[Member] = []
 
-    def join(self, kind: str, *, assignor: str = "range", instance: str = "") -> Member:
+    def join(
+        self, kind: str, *, assignor: str = "range", instance: str = "", protocol: str = "classic"
+    ) -> Member:
         settings = {
             "kind": kind,
             "bootstrap": self._bootstrap,
@@ -106,16 +108,18 @@ class Party:
             "client_id": f"{kind}-{len(self.members)}",
             "assignor": assignor,
             "instance": instance,
+            "protocol": protocol,
         }
         return self._add(settings["client_id"], [sys.executable, str(SCRIPT), json.dumps(settings)])
 
-    def join_java(self, kafka: Distribution) -> Member:
+    def join_java(self, kafka: Distribution, *, protocol: str = "classic") -> Member:
         """Kafka's VerifiableConsumer, which commits what it has read."""
         arguments = ["--bootstrap-server", self._bootstrap, "--topic", self._topic]
         arguments += ["--group-id", self._group, "--reset-policy", "earliest", "--verbose"]
-        arguments += ["--group-protocol", "classic", "--session-timeout", "6000"]
-        strategy = "org.apache.kafka.clients.consumer.RangeAssignor"
-        arguments += ["--assignment-strategy", strategy]
+        arguments += ["--group-protocol", protocol]
+        if protocol == "classic":
+            strategy = "org.apache.kafka.clients.consumer.RangeAssignor"
+            arguments += ["--session-timeout", "6000", "--assignment-strategy", strategy]
         return self._add("java", kafka.command("verifiable-consumer", *arguments))
 
     def _add(self, name: str, command: list[str]) -> Member:

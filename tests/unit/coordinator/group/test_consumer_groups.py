@@ -251,7 +251,7 @@ def test_a_member_that_unsubscribes_gives_up_at_once_what_it_does_not_read(coord
 def test_a_regular_expression_stands_for_the_topics_that_fit_and_for_those_that_come(
     coordinator: Consumers,
 ) -> None:
-    for name in ("log.a", "log.b", "__log.internal"):
+    for name in ("log.a", "log.b", "my-log.a"):
         coordinator.topics.make(name, 1)
     a = Consumer(coordinator, "a", topics=None, regex="log\\..*|t")
     a.join()

@@ -13,7 +13,7 @@ from moldau.coordinator.group.consumer.member import ConsumerMember
 from moldau.coordinator.group.consumer.reconcile import Owned, Reconciliation
 from moldau.coordinator.group.consumer.settings import ConsumerSettings
 from moldau.coordinator.group.consumer.topics import Topics, metadata_hash
-from moldau.coordinator.patterns import BadPattern, compile_pattern
+from moldau.coordinator.re2 import BadExpression, Expression
 
 REGEX_INTERVAL_MS = 10_000
 """Kafka looks for new topics that an expression may stand for at most this often."""
@@ -43,8 +43,8 @@ class Evolution:
 
     def check_regex(self, regex: str) -> None:
         try:
-            compile_pattern(regex)
-        except BadPattern as bad:
+            Expression(regex)
+        except BadExpression as bad:
             raise KafkaError(
                 ErrorCode.invalid_regular_expression,
                 f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {bad}.",
@@ -69,20 +69,12 @@ class Evolution:
         return has_changed
 
     def _matching(self, regex: str) -> tuple[str, ...]:
-        """Internal topics are never meant."""
+        """Internal topics, too: as in Kafka, it is for the expression to leave them out."""
         try:
-            pattern = compile_pattern(regex)
-        except BadPattern:  # recorded by a coordinator that knows more
+            expression = Expression(regex)
+        except BadExpression:  # recorded by a coordinator that knows more
             return ()
-        if pattern is None:
-            return ()
-        return tuple(
-            sorted(
-                name
-                for name in self._topics.topics
-                if not name.startswith("__") and pattern.fullmatch(name) is not None
-            )
-        )
+        return tuple(sorted(name for name in self._topics.topics if expression.matches(name)))
 
     # ---- the target -----------------------------------------------------------------------------------------
 

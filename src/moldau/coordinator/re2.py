@@ -1,0 +1,449 @@
+"""Regular expressions with RE2's syntax, matched in time proportional to the text, whatever the expression.
+
+What clients send is run in the broker, so no expression may hold it up: it is compiled to states (Thompson), and all
+states that a text may have led to are followed at once. Whole texts are matched, as Kafka matches names of topics.
+Groups capture nothing, and whether a repetition is greedy makes no difference. Left out are Unicode's scripts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+REPEAT_MAX = 1000
+"""RE2's own limit of a count, and of nested counts multiplied."""
+STATES_MAX = 4_000
+LENGTH_MAX = 10_000
+"""With the number of states it bounds what a text may cost."""
+
+Test = Callable[[str], bool]
+
+
+class BadExpression(ValueError):
+    """Not one of RE2's, in its words."""
+
+
+class Expression:
+    """`matches(text)` tells whether all of the text is one of those that the expression describes."""
+
+    def __init__(self, source: str) -> None:
+        if len(source) > LENGTH_MAX:
+            raise BadExpression("expression too large")
+        self._states = _States()
+        try:
+            self._start, self._end = _Parser(source, self._states).parse()
+        except RecursionError:
+            raise BadExpression("expression nests too deeply") from None
+
+    def matches(self, text: str) -> bool:
+        states = self._states
+        current = states.closure([self._start], text, 0)
+        for position, letter in enumerate(text):
+            moved = [
+                target
+                for state in current
+                if (test := states.tests[state]) is not None and test(letter)
+                for target in states.targets[state]
+            ]
+            if not moved:
+                return False
+            current = states.closure(moved, text, position + 1)
+        return self._end in current
+
+
+class _States:
+    """A state has a test of a letter, or a condition on the place, or leads on freely; and where it leads."""
+
+    def __init__(self) -> None:
+        self.tests: list[Test | None] = []
+        self.places: list[Callable[[str, int], bool] | None] = []
+        self.targets: list[list[int]] = []
+
+    def add(self, test: Test | None = None, place: Callable[[str, int], bool] | None = None) -> int:
+        if len(self.tests) >= STATES_MAX:
+            raise BadExpression("expression too large")
+        self.tests.append(test)
+        self.places.append(place)
+        self.targets.append([])
+        return len(self.tests) - 1
+
+    def closure(self, start: list[int], text: str, position: int) -> dict[int, None]:
+        """All states that are reached without another letter, each once."""
+        found: dict[int, None] = {}
+        waiting = list(reversed(start))
+        while waiting:
+            state = waiting.pop()
+            if state in found:
+                continue
+            place = self.places[state]
+            if place is not None and not place(text, position):
+                continue
+            found[state] = None
+            if self.tests[state] is None:
+                waiting.extend(reversed(self.targets[state]))
+        return found
+
+
+Part = tuple[int, int]
+"""The first and the last state of a part of an expression."""
+Node = Callable[[], Part]
+"""Makes a part's states anew: a part that is repeated is made several times."""
+
+
+class _Parser:
+    def __init__(self, source: str, states: _States) -> None:
+        self._source = source
+        self._position = 0
+        self._states = states
+        self._ignores_case = False
+        self._dot_takes_newline = False
+        self._is_multiline = False
+
+    def parse(self) -> Part:
+        node, _ = self._alternatives()
+        if self._position < len(self._source):
+            raise BadExpression("unexpected )")
+        return node()
+
+    # ---- structure ------------------------------------------------------------------------------------------
+
+    def _alternatives(self) -> tuple[Node, int]:
+        """A node, and how deep its repetitions go when multiplied out."""
+        flags = self._ignores_case, self._dot_takes_newline, self._is_multiline
+        branches, size = [], 1
+        while True:
+            node, count = self._sequence()
+            branches.append(node)
+            size = max(size, count)
+            if not self._take("|"):
+                break
+        self._ignores_case, self._dot_takes_newline, self._is_multiline = flags
+        return (branches[0] if len(branches) == 1 else lambda: self._either(branches)), size
+
+    def _sequence(self) -> tuple[Node, int]:
+        nodes: list[Node] = []
+        size = 1
+        while self._position < len(self._source) and self._source[self._position] not in "|)":
+            node, count = self._repeated()
+            if node is not None:
+                nodes.append(node)
+                size = max(size, count)
+        return (lambda: self._chain(nodes)), size
+
+    def _repeated(self) -> tuple[Node | None, int]:
+        letter = self._source[self._position]
+        if letter in "*+?":
+            raise BadExpression("missing argument to repetition operator")
+        node, size = self._atom()
+        was_repeated = False
+        while (bounds := self._bounds()) is not None:
+            if node is None:
+                raise BadExpression("missing argument to repetition operator")
+            if was_repeated:
+                raise BadExpression("invalid nested repetition operator")
+            was_repeated = True
+            least, most = bounds
+            size *= max(least, most or 1, 1)
+            if size > REPEAT_MAX:
+                raise BadExpression("invalid repeat count")
+            node = self._repeat(node, least, most)
+        return node, size
+
+    def _bounds(self) -> tuple[int, int | None] | None:
+        """Of a repetition at this place; a brace that is no repetition is a letter."""
+        bounds: tuple[int, int | None]
+        if self._take("*"):
+            bounds = 0, None
+        elif self._take("+"):
+            bounds = 1, None
+        elif self._take("?"):
+            bounds = 0, 1
+        else:
+            counted = self._counted()
+            if counted is None:
+                return None
+            bounds = counted
+        self._take("?")
+        return bounds
+
+    def _counted(self) -> tuple[int, int | None] | None:
+        stop = self._source.find("}", self._position)
+        if not self._source.startswith("{", self._position) or stop < 0:
+            return None
+        low, comma, high = self._source[self._position + 1 : stop].partition(",")
+        if not low.isdecimal() or not (high.isdecimal() or not high):
+            return None
+        least = int(low[:6])
+        most = (int(high[:6]) if high else None) if comma else least
+        if least > REPEAT_MAX or (most is not None and (most > REPEAT_MAX or most < least)):
+            raise BadExpression("invalid repeat count")
+        self._position = stop + 1
+        return least, most
+
+    # ---- atoms ----------------------------------------------------------------------------------------------
+
+    def _atom(self) -> tuple[Node | None, int]:
+        letter = self._next()
+        if letter == "(":
+            return self._group()
+        if letter == "[":
+            return self._one_of(self._letters(self._class())), 1
+        if letter == ".":
+            takes_newline = self._dot_takes_newline
+            return self._one_of(lambda one: takes_newline or one != "\n"), 1
+        if letter in "^$":
+            return self._place(letter, self._is_multiline), 1
+        if letter == "\\":
+            return self._escaped()
+        return self._one_of(self._letters(lambda one: one == letter)), 1
+
+    def _group(self) -> tuple[Node | None, int]:
+        flags = self._ignores_case, self._dot_takes_newline, self._is_multiline
+        if self._take("?"):
+            if self._take("P<") or self._take("<"):
+                name = self._until(">", "invalid named capture")
+                if not name or not all(one.isalnum() or one == "_" for one in name):
+                    raise BadExpression("invalid named capture")
+            elif not self._flags():
+                return None, 1
+        node, size = self._alternatives()
+        self._ignores_case, self._dot_takes_newline, self._is_multiline = flags
+        if not self._take(")"):
+            raise BadExpression("missing closing )")
+        return node, size
+
+    def _flags(self) -> bool:
+        """`(?i)` holds for the rest of its group, `(?i:` for a group of its own: then this is True."""
+        value = True
+        while True:
+            letter = self._next("missing closing )")
+            if letter == "-":
+                value = False
+            elif letter == "i":
+                self._ignores_case = value
+            elif letter == "s":
+                self._dot_takes_newline = value
+            elif letter == "m":
+                self._is_multiline = value
+            elif letter == "U":
+                continue
+            elif letter in ":)":
+                return letter == ":"
+            else:
+                raise BadExpression("invalid or unsupported Perl syntax")
+
+    def _escaped(self) -> tuple[Node | None, int]:
+        letter = self._next("trailing backslash at end of expression")
+        if letter in "Az":
+            return self._place("^" if letter == "A" else "$", is_multiline=False), 1
+        if letter in "bB":
+            return self._place(letter, is_multiline=False), 1
+        if letter == "Q":
+            stop = self._source.find("\\E", self._position)
+            stop = len(self._source) if stop < 0 else stop
+            quoted = self._source[self._position : stop]
+            self._position = min(stop + 2, len(self._source))
+            nodes = [self._one_of(self._letters(_equal_to(one))) for one in quoted]
+            return (lambda: self._chain(nodes)), 1
+        self._position -= 1
+        test = self._escaped_test()
+        return self._one_of(self._letters(test)), 1
+
+    def _escaped_test(self) -> Test:
+        """Of one letter, within a class or outside."""
+        letter = self._next("trailing backslash at end of expression")
+        if letter.lower() in _PERL:
+            test = _PERL[letter.lower()]
+            return (lambda one: not test(one)) if letter.isupper() else test
+        if letter in "pP":
+            name = self._until("}", "invalid character class range") if self._take("{") else self._next()
+            negated = (letter == "P") != name.startswith("^")
+            found = _UNICODE.get(name.removeprefix("^"))
+            if found is None:
+                raise BadExpression("invalid character class range")
+            return (lambda one: not found(one)) if negated else found
+        return _equal_to(self._escaped_letter(letter))
+
+    def _escaped_letter(self, letter: str) -> str:
+        if letter in _CONTROLS:
+            return _CONTROLS[letter]
+        if letter == "x":
+            digits = (
+                self._until("}", "invalid escape sequence")
+                if self._take("{")
+                else self._next() + self._next()
+            )
+            try:
+                return chr(int(digits, 16))
+            except (ValueError, OverflowError):
+                raise BadExpression("invalid escape sequence") from None
+        if letter.isalnum():
+            raise BadExpression("invalid escape sequence")
+        return letter
+
+    def _class(self) -> Test:
+        negated = self._take("^")
+        tests: list[Test] = []
+        is_first = True
+        while is_first or not self._take("]"):
+            if self._position >= len(self._source):
+                raise BadExpression("missing closing ]")
+            tests.append(self._class_item())
+            is_first = False
+        if negated:
+            return lambda one: not any(test(one) for test in tests)
+        return lambda one: any(test(one) for test in tests)
+
+    def _class_item(self) -> Test:
+        if self._take("[:"):
+            name = self._until(":]", "invalid character class range")
+            found = _POSIX.get(name.removeprefix("^"))
+            if found is None:
+                raise BadExpression("invalid character class range")
+            return (lambda one: not found(one)) if name.startswith("^") else found
+        letter = self._next("missing closing ]")
+        if letter == "\\":
+            following = self._source[self._position : self._position + 1]
+            if following.lower() in _PERL or following in ("p", "P"):
+                return self._escaped_test()
+            letter = self._escaped_letter(self._next("trailing backslash at end of expression"))
+        rest = self._source[self._position : self._position + 2]
+        if len(rest) < 2 or rest[0] != "-" or rest[1] == "]":
+            return _equal_to(letter)
+        self._position += 1
+        high = self._next("missing closing ]")
+        if high == "\\":
+            high = self._escaped_letter(self._next("trailing backslash at end of expression"))
+        if high < letter:
+            raise BadExpression("invalid character class range")
+        return lambda one: letter <= one <= high
+
+    # ---- states ---------------------------------------------------------------------------------------------
+
+    def _letters(self, test: Test) -> Test:
+        if not self._ignores_case:
+            return test
+        return lambda one: test(one) or test(one.lower()) or test(one.upper())
+
+    def _one_of(self, test: Test) -> Node:
+        def make() -> Part:
+            first, last = self._states.add(test), self._states.add()
+            self._states.targets[first].append(last)
+            return first, last
+
+        return make
+
+    def _place(self, letter: str, is_multiline: bool) -> Node:
+        def holds(text: str, position: int) -> bool:
+            if letter == "^":
+                return position == 0 or (is_multiline and text[position - 1] == "\n")
+            if letter == "$":
+                return position == len(text) or (is_multiline and text[position] == "\n")
+            before = position > 0 and _is_word(text[position - 1])
+            after = position < len(text) and _is_word(text[position])
+            return (before != after) == (letter == "b")
+
+        def make() -> Part:
+            state = self._states.add(place=holds)
+            return state, state
+
+        return make
+
+    def _chain(self, nodes: list[Node]) -> Part:
+        first = last = self._states.add()
+        for node in nodes:
+            start, end = node()
+            self._states.targets[last].append(start)
+            last = end
+        return first, last
+
+    def _either(self, nodes: list[Node]) -> Part:
+        first, last = self._states.add(), self._states.add()
+        for node in nodes:
+            start, end = node()
+            self._states.targets[first].append(start)
+            self._states.targets[end].append(last)
+        return first, last
+
+    def _repeat(self, node: Node, least: int, most: int | None) -> Node:
+        def make() -> Part:
+            states = self._states
+            first, last = self._chain([node] * least)
+            if most is None:
+                loop = states.add()
+                start, end = node()
+                states.targets[last].append(loop)
+                states.targets[loop].append(start)
+                states.targets[end].append(loop)
+                return first, loop
+            stop = states.add()
+            states.targets[last].append(stop)
+            for _ in range(most - least):
+                start, end = node()
+                states.targets[last].append(start)
+                states.targets[end].append(stop)
+                last = end
+            return first, stop
+
+        return make
+
+    # ---- the text -------------------------------------------------------------------------------------------
+
+    def _take(self, text: str) -> bool:
+        if self._source.startswith(text, self._position):
+            self._position += len(text)
+            return True
+        return False
+
+    def _next(self, missing: str = "invalid escape sequence") -> str:
+        if self._position >= len(self._source):
+            raise BadExpression(missing)
+        self._position += 1
+        return self._source[self._position - 1]
+
+    def _until(self, end: str, missing: str) -> str:
+        stop = self._source.find(end, self._position)
+        if stop < 0:
+            raise BadExpression(missing)
+        found = self._source[self._position : stop]
+        self._position = stop + len(end)
+        return found
+
+
+def _equal_to(letter: str) -> Test:
+    return lambda one: one == letter
+
+
+def _is_word(letter: str) -> bool:
+    return letter.isascii() and (letter.isalnum() or letter == "_")
+
+
+def _within(letters: str) -> Test:
+    return lambda one: one in letters
+
+
+_PERL: dict[str, Test] = {"d": _within("0123456789"), "s": _within("\t\n\f\r "), "w": _is_word}
+_CONTROLS = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
+_POSIX: dict[str, Test] = {
+    "alnum": lambda one: one.isascii() and one.isalnum(),
+    "alpha": lambda one: one.isascii() and one.isalpha(),
+    "ascii": str.isascii,
+    "blank": _within("\t "),
+    "cntrl": lambda one: one < " " or one == "\x7f",
+    "digit": _PERL["d"],
+    "graph": lambda one: "!" <= one <= "~",
+    "lower": lambda one: "a" <= one <= "z",
+    "print": lambda one: " " <= one <= "~",
+    "punct": lambda one: "!" <= one <= "~" and not one.isalnum(),
+    "space": _within("\t\n\v\f\r "),
+    "upper": lambda one: "A" <= one <= "Z",
+    "word": _is_word,
+    "xdigit": _within("0123456789abcdefABCDEF"),
+}
+_UNICODE: dict[str, Test] = {
+    "L": str.isalpha,
+    "Lu": str.isupper,
+    "Ll": str.islower,
+    "N": str.isnumeric,
+    "Nd": str.isdecimal,
+    "Any": lambda _one: True,
+}

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from moldau.base.errors import ErrorCode
-from moldau.coordinator.patterns import BadPattern, compile_pattern
+from moldau.coordinator.re2 import BadExpression, Expression
 from moldau.coordinator.transaction.messages import Described
 from moldau.coordinator.transaction.transaction import LABELS
 
@@ -23,8 +23,9 @@ NO_DURATION = -1
 
 async def handle(broker: Any, context: Any, request: Any) -> object:
     try:
-        pattern = compile_pattern(getattr(request, "transactional_id_pattern", None))
-    except BadPattern:
+        wanted = getattr(request, "transactional_id_pattern", None)
+        pattern = Expression(wanted) if wanted else None
+    except BadExpression:
         return _answer(ErrorCode.invalid_regular_expression)
     found: list[Described] = []
     for reply in broker.coordinators.transactions.read_all(
@@ -42,7 +43,7 @@ async def handle(broker: Any, context: Any, request: Any) -> object:
     if request.producer_id_filters:
         listed = (one for one in listed if one.transaction.producer_id in request.producer_id_filters)
     if pattern is not None:
-        listed = (one for one in listed if pattern.fullmatch(one.transactional_id))
+        listed = (one for one in listed if pattern.matches(one.transactional_id))
     return _answer(ErrorCode.none, unknown, listed)
 
 

@@ -135,7 +135,8 @@ class LogModel:
         """Only these records are left, of those that readers may see."""
         left = set(rows)
         self.batches = [
-            replace(stored, rows=tuple(row for row in stored.rows if row in left)) for stored in self.batches
+            replace(stored, rows=tuple(r for r in stored.rows if r.offset < self.start or r in left))
+            for stored in self.batches
         ]
         self.compacted_to = max(self.compacted_to, to)
         for row in rows:

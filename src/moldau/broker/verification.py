@@ -2,11 +2,13 @@
 
 Producers of transaction version 2 leave it to the broker to add partitions to their transaction; of the others, the
 broker checks that they did. While the transaction before is being ended the coordinator is asked again for a moment,
-which is all that it takes nearly always.
+which is all that it takes nearly always. Its markers may reach the partitions meanwhile and void their guards, so new
+ones are taken each time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from moldau.base.errors import ErrorCode
@@ -23,11 +25,12 @@ PASSING = (
 """Old clients do not expect these in the answer to Produce; they try again after NOT_ENOUGH_REPLICAS."""
 
 
-async def verify(broker: Any, add: Add) -> dict[TopicPartition, ErrorCode]:
+async def verify(broker: Any, add: Add, take_guards: Callable[[], object]) -> dict[TopicPartition, ErrorCode]:
     """An outcome for each partition. With transaction version 2 they are added."""
     if not add.transactional_id:
         return dict.fromkeys(add.partitions, ErrorCode.invalid_request)
     if add.version < EPOCH_PER_TRANSACTION:
+        take_guards()
         outcomes: dict[TopicPartition, ErrorCode] = await broker.coordinators.transactions.read(
             add.transactional_id,
             lambda shard, _moment: shard.verify(add),
@@ -37,6 +40,7 @@ async def verify(broker: Any, add: Add) -> dict[TopicPartition, ErrorCode]:
     config = broker.config
     give_up_s = broker.clock.monotonic() + config["add.partitions.to.txn.retry.backoff.max.ms"] / 1000
     while True:
+        take_guards()
         error = await broker.coordinators.transactions.write(
             add.transactional_id,
             lambda shard, moment, reply: shard.add(add, reply, moment),

@@ -280,7 +280,7 @@ class Produce:
         assert slot is not None
         try:
             await self._recompress(topics)
-            await self._verify()
+            await self._verify(topics)
             await turn.come()
             self._now_ms = self._broker.clock.wall_ms()
             answer = self.answer(topics)
@@ -326,16 +326,15 @@ class Produce:
         """The producer leaves it to the broker to add partitions to its transactions."""
         return self._version >= ADDS_PARTITIONS_SINCE_VERSION
 
-    async def _verify(self) -> None:
+    async def _verify(self, topics: list[TopicRecords]) -> None:
         if not self._guards or not (
             self._adds_partitions or self._broker.config["transaction.partition.verification.enable"]
         ):
             return
         assert self._transactional_id is not None
         version = EPOCH_PER_TRANSACTION if self._adds_partitions else 0
-        outcomes = await verify(
-            self._broker, Add(self._transactional_id, *self._producer, tuple(self._guards), version)
-        )
+        add = Add(self._transactional_id, *self._producer, tuple(self._guards), version)
+        outcomes = await verify(self._broker, add, lambda: self._begin_verification(topics))
         self._unverified = {place: error for place, error in outcomes.items() if error}
 
     def _check_verified(self, place: TopicPartition) -> None:

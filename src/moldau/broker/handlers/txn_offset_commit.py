@@ -18,6 +18,7 @@ from moldau.coordinator.group.messages import Commit, OffsetToCommit
 from moldau.coordinator.shard import Producer
 from moldau.coordinator.transaction.messages import Add
 from moldau.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
+from moldau.log.producers import Verification
 from moldau.replication.partition import Partition
 
 API_KEY = 28
@@ -107,22 +108,27 @@ async def _verify(broker: Any, version: int, request: Any, producer: Producer) -
     if partition.refusal:
         raise KafkaError(ErrorCode.not_coordinator)
     adds = version >= ADDS_SINCE_VERSION
-    guard = partition.log.producing.begin_verification(
-        producer.producer_id, producer.epoch, NO_SEQUENCE, False
-    )
-    if guard is None:
+    guard: Verification | None = None
+
+    def take_guard() -> Verification | None:
+        nonlocal guard
+        producing = partition.log.producing
+        guard = producing.begin_verification(producer.producer_id, producer.epoch, NO_SEQUENCE, False)
+        return guard
+
+    if take_guard() is None:
         return
     if adds or broker.config["transaction.partition.verification.enable"]:
         transaction_version = EPOCH_PER_TRANSACTION if adds else 0
         add = Add(
             request.transactional_id, producer.producer_id, producer.epoch, (place,), transaction_version
         )
-        error = (await verify(broker, add))[place]
+        error = (await verify(broker, add, take_guard))[place]
         if error is ErrorCode.producer_fenced:
             error = ErrorCode.invalid_producer_epoch
         elif error is ErrorCode.transaction_abortable and version < ABORTABLE_SINCE_VERSION:
             error = ErrorCode.invalid_txn_state
         if error:
             raise KafkaError(error)
-    if not partition.log.producing.is_verified(producer.producer_id, producer.epoch, guard):
+    if guard and not partition.log.producing.is_verified(producer.producer_id, producer.epoch, guard):
         raise KafkaError(ErrorCode.invalid_txn_state)  # it was ended meanwhile

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
 from moldau.bench.apache_kafka import KafkaServer
-from moldau.bench.server import MoldauServer, Server
+from moldau.bench.server import MoldauServer, Server, StartFailed
 
 ADDRESS = "{address}"
 """Stands in a setting for the host and port of the broker."""
+
+WITH_ACLS: Mapping[str, object] = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+"""Apache Kafka that serves the APIs for ACLs, and allows everything all the same."""
+COORDINATOR_TIMEOUT_S = 60
 
 
 class MoldauFromFile(MoldauServer):
@@ -45,4 +55,25 @@ def fresh_broker(settings: Mapping[str, object], *, on_kafka: bool) -> Iterator[
         address = server.bootstrap_servers
         server.settings |= {key: str(value).replace(ADDRESS, address) for key, value in settings.items()}
         with server:
+            _await_coordinators(address)
             yield server
+
+
+def _await_coordinators(address: str) -> None:
+    """Wait until groups are coordinated.
+
+    On a fresh broker, Apache Kafka's as well, clients are told NOT_COORDINATOR while the topic of the offsets is made,
+    and some tests take this for a failure.
+    """
+    deadline = time.monotonic() + COORDINATOR_TIMEOUT_S
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "first", "log_level": 0})
+    try:
+        while True:
+            try:
+                consumer.committed([TopicPartition("first", 0)], timeout=5)
+                return
+            except KafkaException as problem:
+                if time.monotonic() > deadline:
+                    raise StartFailed(f"groups are not coordinated: {problem}") from None
+    finally:
+        consumer.close()

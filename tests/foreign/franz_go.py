@@ -66,7 +66,6 @@ class FranzGo(Suite):
     version = "1.22.2"
     run_timeout_s = 240
     whole_timeout_s = 1800
-    not_in_ci = frozenset({"TestTxnEtl"})  # without transactions it waits until its time is up
 
     def build(self, folder: Path) -> None:
         go = tool("go", "franz-go's suite")

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from .brokers import ADDRESS
+from .brokers import ADDRESS, WITH_ACLS
 from .processes import make
 from .suite import Command, Ended, Outcome, Result, Suite, alone
 
@@ -73,6 +73,7 @@ class KafkaPython(Suite):
         "num.partitions": 4,
         "group.min.session.timeout.ms": 1000,
     }
+    kafka_settings = WITH_ACLS
     run_timeout_s = 120
     whole_timeout_s = 1800
 

@@ -1,7 +1,7 @@
 """Build a suite where it is not built yet, start a broker for it, run its tests and print a line for each.
 
 The broker and every process of the suite end with the run, however it ends; the data is thrown away. What the tests
-printed stays in the cache folder until the next run.
+printed stays in the cache folder until it runs again.
 """
 
 from __future__ import annotations
@@ -72,15 +72,19 @@ def run_suite(suite: Suite, choice: Choice) -> bool:
     may_fail = not_the_measure if choice.on_kafka else expected
     left_out: Mapping[str, str] = {} if choice.on_kafka else not_the_measure
     began_s = time.monotonic()
-    with fresh_broker(suite.settings, on_kafka=choice.on_kafka) as server:
+    settings = {**suite.settings, **suite.kafka_settings} if choice.on_kafka else suite.settings
+    with fresh_broker(settings, on_kafka=choice.on_kafka) as server:
         print(f"{suite.name} {suite.version} on {server.name}, {server.bootstrap_servers}", flush=True)
         results = list(_run_all(suite, folder, server, choice, left_out, may_fail))
         if server.ended():
             print(f"{server.name} ended during the suite:\n{server.output()}")
             return False
+    if not results:
+        print(f"{suite.name}: no test has such a name")
+        return False
     verdict = judge([r for r in results if r.name not in left_out], may_fail, is_whole=choice.is_whole)
     _print_verdict(suite, results, verdict, time.monotonic() - began_s)
-    return verdict.is_good and bool(results)
+    return verdict.is_good
 
 
 def _run_all(
@@ -92,7 +96,6 @@ def _run_all(
     may_fail: Mapping[str, str],
 ) -> Iterator[Result]:
     logs = cache_folder() / "logs" / f"{suite.name}-{'kafka' if choice.on_kafka else 'moldau'}"
-    shutil.rmtree(logs, ignore_errors=True)
     deadline_s = time.monotonic() + suite.whole_timeout_s
     for run in [run for run in suite.runs(folder) if choice.holds(suite, run)]:
         began_s = time.monotonic()

@@ -49,6 +49,8 @@ class Suite(ABC):
     version: ClassVar[str]
     settings: ClassVar[Mapping[str, object]] = {}
     """The broker settings that the suite takes for granted."""
+    kafka_settings: ClassVar[Mapping[str, object]] = {}
+    """What only Apache Kafka is told, for what Moldau has no setting yet."""
     run_timeout_s: ClassVar[float] = 120
     whole_timeout_s: ClassVar[float] = 3600
     not_in_ci: ClassVar[frozenset[str]] = frozenset()

@@ -43,8 +43,13 @@ TEST_C = """struct test tests[] = {
           0,
           TEST_BRKVER(0, 9, 0, 0),
           .scenario = "noautocreate"),
+    _TEST(0103_transactions,
+          0,
+          TEST_BRKVER(0, 11, 0, 0),
+          .scenario = "default,ak23"),
     _TEST(0055_latency, TEST_F_KNOWN_ISSUE_WIN32),
     _TEST(0047_timeout, TEST_F_KNOWN_ISSUE),
+    _TEST(0139_validation_mock, 0),
     _TEST(0077_compaction,
           0,
           /* an old broker is slow at it */
@@ -115,7 +120,7 @@ def test_a_failure_of_librdkafka_tells_its_reason() -> None:
 
 
 def test_only_tests_of_librdkafka_for_such_a_broker_are_run() -> None:
-    assert broker_tests(TEST_C) == ["0001_multiobj", "0055_latency", "0077_compaction"]
+    assert broker_tests(TEST_C) == ["0001_multiobj", "0103_transactions", "0055_latency", "0077_compaction"]
 
 
 def test_pytest_tells_the_tests_it_collects() -> None:

@@ -166,6 +166,7 @@ class GroupShard:
         elif what == "session":
             self._classic.on_session_end(group, member_id, draft)
         elif what == DOWNGRADED:
+            self._consumer.on_downgraded(group)
             for member in group.members.values():
                 self._rebalancing.heard_from(group, member, draft)
             self._rebalancing.prepare(group, draft)

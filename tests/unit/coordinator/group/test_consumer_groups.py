@@ -87,6 +87,19 @@ def test_a_member_that_is_silent_for_a_session_is_out(coordinator: Consumers) ->
     assert b.beat().error_code is ErrorCode.unknown_member_id
 
 
+def test_a_member_that_could_not_be_taken_out_is_taken_out_later(coordinator: Consumers) -> None:
+    a, b = joined(coordinator, "a", "b")
+    coordinator.refusal = ErrorCode.not_enough_replicas
+    b.leave()
+    for _ in range(10):
+        coordinator.sleep(SESSION_MS // 9)
+        a.beat()
+    assert len(coordinator.shown().members) == 2
+    coordinator.refusal = None
+    coordinator.sleep(1_000)
+    assert [member.member_id for member in coordinator.shown().members] == ["a"]
+
+
 def test_a_member_that_gives_nothing_up_within_its_rebalance_time_out_is_out(coordinator: Consumers) -> None:
     a = Consumer(coordinator, "a", rebalance_timeout_ms=10_000)
     a.join()
@@ -216,6 +229,23 @@ def test_new_partitions_are_assigned_with_the_next_heartbeat(coordinator: Consum
     (a,) = joined(coordinator, "a")
     coordinator.topics.make("t", 6)
     coordinator.change_topics("t")
+    a.beat()
+    assert a.partitions == [0, 1, 2, 3, 4, 5]
+
+
+def test_new_partitions_are_found_after_a_record_was_refused_and_after_a_fail_over(
+    coordinator: Consumers,
+) -> None:
+    (a,) = joined(coordinator, "a")
+    coordinator.topics.make("t", 5)
+    coordinator.change_topics("t")
+    coordinator.refusal = ErrorCode.not_enough_replicas
+    assert a.beat().error_code is ErrorCode.not_enough_replicas
+    coordinator.refusal = None
+    a.beat()
+    assert a.partitions == [0, 1, 2, 3, 4]
+    coordinator.topics.make("t", 6)  # while nobody coordinates
+    coordinator.fail_over()
     a.beat()
     assert a.partitions == [0, 1, 2, 3, 4, 5]
 

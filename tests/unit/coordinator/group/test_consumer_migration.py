@@ -229,3 +229,42 @@ def test_a_change_of_protocol_survives_a_fail_over(coordinator: Consumers) -> No
     coordinator.fail_over()
     assert coordinator.kind() == "classic"
     assert [member.member_id for member in coordinator.described().members] == [classic.joined.member_id]
+
+
+def test_a_member_that_waits_in_a_classic_group_is_told_to_join_the_consumer_group(
+    coordinator: Consumers,
+) -> None:
+    classic_member(coordinator)
+    waiting = coordinator.join(protocols=subscription())
+    assert not waiting.is_answered
+    Consumer(coordinator, "new").join()
+    assert waiting.response.error_code is ErrorCode.rebalance_in_progress
+
+
+def test_a_consumer_that_is_refused_leaves_the_classic_group_as_it_was(coordinator: Consumers) -> None:
+    classic = classic_member(coordinator)
+    waiting = coordinator.join(protocols=subscription())
+    refused = Consumer(coordinator, "new", topics=None, regex="[").join()
+    assert refused.error_code is ErrorCode.invalid_regular_expression
+    assert coordinator.kind() == "classic"
+    assert not waiting.is_answered
+    classic.join()
+    assert waiting.response.error_code is ErrorCode.none
+
+
+def test_a_downgrade_that_cannot_be_recorded_is_made_later(coordinator: Consumers) -> None:
+    classic = classic_member(coordinator)
+    consumer = Consumer(coordinator, "new")
+    consumer.join()
+    work_together(classic, consumer)
+    coordinator.refusal = ErrorCode.not_enough_replicas
+    consumer.leave()
+    coordinator.sleep(0)
+    assert coordinator.kind() == "consumer"
+    coordinator.refusal = None
+    for _ in range(SESSION_MS // 5_000):
+        coordinator.sleep(5_000)
+        classic.follow()
+    assert coordinator.kind() == "classic"
+    classic.follow()
+    assert classic.partitions == (0, 1, 2, 3)

@@ -34,6 +34,8 @@ from moldau.coordinator.reply import Reply
 from moldau.coordinator.shard import Decision, Moment
 
 DOWNGRADED = "downgraded"
+RETRY_MS = 1_000
+"""When a member that is out of time is looked at again: that it is out may not have been recorded."""
 Groups = dict[str, ClassicGroup | ConsumerGroup]
 
 
@@ -73,6 +75,7 @@ class ConsumerEvents:
         group.take(record)
 
     def on_loaded(self, group: ConsumerGroup, moment: Moment) -> None:
+        group.is_outdated = True
         self._protocol.on_loaded(group, moment)
 
     def on_timer(self, what: str, group: ConsumerGroup, member_id: str, moment: Moment) -> Decision:
@@ -81,6 +84,7 @@ class ConsumerEvents:
         member = group.members.get(member_id)
         if member is not None and _is_late(what, group, member):
             self._remove(Edit(group, draft), [member])
+            self._deadlines.set((what, group.group_id, member_id), moment.ms + RETRY_MS)
         return draft.decision()
 
     def on_topics_changed(self, names: Iterable[str]) -> None:
@@ -106,14 +110,15 @@ class ConsumerEvents:
 
     def _beat(self, beat: Beat, draft: Draft) -> Beaten:
         edit = self._edit(beat, draft)
-        was_upgraded = isinstance(self._groups.get(beat.group_id), ClassicGroup)
         answer = self._protocol.beat(edit, beat)
-        if was_upgraded:
+        before = self._groups.get(beat.group_id)
+        if isinstance(before, ClassicGroup):
+            # Only now, when nothing can be refused any more: what is taken from the classic group is not put back.
+            self._migration.release(before, draft)
             for member in edit.group.members.values():
                 if member.classic is not None:
-                    self._protocol.heard_from(
-                        edit.group, member.member_id, draft.moment, member.classic.session_timeout_ms
-                    )
+                    timeout_ms = member.classic.session_timeout_ms
+                    self._protocol.heard_from(edit.group, member.member_id, draft.moment, timeout_ms)
         return answer
 
     def _edit(self, beat: Beat, draft: Draft) -> Edit:
@@ -153,11 +158,13 @@ class ConsumerEvents:
             self._protocol.remove(edit, leaving)
 
     def _downgrade(self, edit: Edit, leaving: Collection[ConsumerMember]) -> None:
-        group, moment = edit.group, edit.draft.moment
-        self._migration.downgrade(group, leaving, edit.draft)
+        self._migration.downgrade(edit.group, leaving, edit.draft)
+        self._deadlines.set((DOWNGRADED, edit.group.group_id, ""), edit.draft.moment.ms)
+
+    def on_downgraded(self, group: ClassicGroup) -> None:
+        """The records are applied: its members are those of a classic group."""
         for member_id in group.members:
-            self._protocol.forget_timers(group, member_id)
-        self._deadlines.set((DOWNGRADED, group.group_id, ""), moment.ms)
+            self._protocol.forget_timers(group.group_id, member_id)
 
     def _missing(self, group_id: str) -> KafkaError:
         is_other = group_id in self._groups

@@ -29,11 +29,12 @@ class Evolution:
     def refresh(self, edit: Edit, *, is_changed: bool) -> None:
         """Look at the topics that are read; a new epoch where they, or who reads them, have changed."""
         found = metadata_hash(self._topics, edit.group.subscribed_topics())
-        if is_changed or found != edit.group.metadata_hash:
-            edit.record(records.EpochRecorded(edit.group.group_id, edit.group.epoch + 1, found))
-            if edit.group.has_partition_metadata:
-                edit.record(records.PartitionMetadataForgotten(edit.group.group_id))
-        edit.original.is_outdated = edit.group.is_outdated = False
+        if not is_changed and found == edit.group.metadata_hash:
+            edit.original.is_outdated = False
+            return
+        edit.record(records.EpochRecorded(edit.group.group_id, edit.group.epoch + 1, found))
+        if edit.group.has_partition_metadata:
+            edit.record(records.PartitionMetadataForgotten(edit.group.group_id))
 
     def bump(self, edit: Edit) -> None:
         found = metadata_hash(self._topics, edit.group.subscribed_topics())

@@ -71,6 +71,7 @@ class ConsumerGroup:
         match record:
             case records.EpochRecorded():
                 self.epoch, self.metadata_hash = record.epoch, record.metadata_hash
+                self.is_outdated = False
             case records.PartitionMetadataRecorded():
                 self.has_partition_metadata = True
             case records.PartitionMetadataForgotten():

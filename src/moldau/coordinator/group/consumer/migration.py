@@ -59,11 +59,6 @@ class Migration:
             members = [self._upgraded(group, member) for member in group.members.values()]
         except BadFields:
             raise _not_upgraded(group, "the embedded consumer protocol is malformed.") from None
-        for member in group.members.values():
-            again = ErrorCode.rebalance_in_progress
-            draft.answer(group.take_join(member), Joined(again, member.member_id))
-            reply, member.sync_reply = member.sync_reply, None
-            draft.answer(reply, Synced(again))
         draft.record(GroupForgotten(group.group_id))
         edit = Edit(ConsumerGroup(group.group_id), draft)
         subscribed = set().union(*(member.topics for member in members))
@@ -78,6 +73,15 @@ class Migration:
         for row in members:
             edit.record(row.as_assigned(group.group_id))
         return edit
+
+    @staticmethod
+    def release(group: ClassicGroup, draft: Draft) -> None:
+        """Whoever waits in a classic group that was upgraded is to join the consumer group."""
+        again = ErrorCode.rebalance_in_progress
+        for member in group.members.values():
+            draft.answer(group.take_join(member), Joined(again, member.member_id))
+            reply, member.sync_reply = member.sync_reply, None
+            draft.answer(reply, Synced(again))
 
     def _upgraded(self, group: ClassicGroup, member: Member) -> ConsumerMember:
         _, metadata = member.protocols[0]

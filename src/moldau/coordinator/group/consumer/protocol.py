@@ -208,11 +208,11 @@ class ConsumerProtocol:
         self._evolution.bump(edit)
 
     def _remove(self, edit: Edit, member: ConsumerMember) -> None:
+        """Its timers stay: they mean nothing once it is gone, and are needed if this cannot be recorded."""
         group_id, member_id = edit.group.group_id, member.member_id
         edit.record(records.CurrentForgotten(group_id, member_id))
         edit.record(records.TargetForgotten(group_id, member_id))
         edit.record(records.MemberForgotten(group_id, member_id))
-        self.forget_timers(edit.group, member_id)
 
     # ---- time -----------------------------------------------------------------------------------------------
 
@@ -231,9 +231,9 @@ class ConsumerProtocol:
                     self._deadlines.set(key, moment.ms + member.rebalance_timeout_ms)
             self.heard_from(group, member.member_id, moment, timeout_ms)
 
-    def forget_timers(self, group: ConsumerGroup, member_id: str) -> None:
+    def forget_timers(self, group_id: str, member_id: str) -> None:
         for what in (SESSION, REVOCATION, CLASSIC_JOIN, CLASSIC_SYNC):
-            self._deadlines.cancel((what, group.group_id, member_id))
+            self._deadlines.cancel((what, group_id, member_id))
 
 
 CLASSIC_JOIN = "member join"

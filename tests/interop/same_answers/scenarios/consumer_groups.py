@@ -138,13 +138,14 @@ def heartbeat_refused(talk: Conversation) -> None:
 
 @scenario("ConsumerGroupHeartbeat", "hand over")
 def heartbeat_hand_over(talk: Conversation) -> None:
+    # One topic at a time: which of several a member keeps first depends on their ids, which are drawn at random.
     topic, other = topic_of(talk, "t", 5), topic_of(talk, "u", 2)
     one, two = Consumer(talk, talk.name("g"), "one"), Consumer(talk, talk.name("g"), "two")
-    one.join("alone", [topic, other])
+    one.join("alone", [topic])
     one.beat("again")
     describe(talk, "alone", one.group)
     settle()
-    two.join("second", [topic, other])
+    two.join("second", [topic])
     describe(talk, "two", one.group)
     one.beat("told to revoke")
     one.beat("waits")
@@ -157,8 +158,8 @@ def heartbeat_hand_over(talk: Conversation) -> None:
     two.beat("gets the rest")
     describe(talk, "stable", one.group)
     settle()
-    two.beat("reads less", subscribed_topic_names=[other])
-    describe(talk, "reads less", one.group)
+    two.beat("reads another", subscribed_topic_names=[other])
+    describe(talk, "reads another", one.group)
     one.beat("gets back")
     two.beat("has given", topic_partitions=[])
     one.beat("gets back more")

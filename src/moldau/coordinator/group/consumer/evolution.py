@@ -53,10 +53,9 @@ class Evolution:
 
     def resolve_regexes(self, edit: Edit) -> bool:
         """Find the topics of expressions that are new, or that new topics may fit; whether anything changed."""
-        wanted = sorted({member.regex for member in edit.group.members.values() if member.regex})
         wall_ms = edit.draft.moment.wall_ms
         has_changed = False
-        for regex in wanted:
+        for regex in edit.group.wanted_regexes:
             known = edit.group.regexes.get(regex)
             if known is not None:
                 is_current = known.version >= self._topics.version

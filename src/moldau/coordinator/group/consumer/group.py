@@ -52,6 +52,7 @@ class ConsumerGroup:
         self.is_outdated = True
         """What is known of the subscribed topics may have changed. After a fail-over it may, too."""
         self._holders: dict[tuple[UUID, int], str] = {}
+        self._regex_readers: Counter[str] = Counter()
 
     def copy(self) -> ConsumerGroup:
         """For a decision that has several steps: members and targets are values, only their tables are copied."""
@@ -62,7 +63,7 @@ class ConsumerGroup:
         other.members, other.static_members = dict(self.members), dict(self.static_members)
         other.targets, other.regexes = dict(self.targets), dict(self.regexes)
         other.has_partition_metadata, other.is_outdated = self.has_partition_metadata, self.is_outdated
-        other._holders = dict(self._holders)
+        other._holders, other._regex_readers = dict(self._holders), Counter(self._regex_readers)
         return other
 
     # ---- what is recorded -----------------------------------------------------------------------------------
@@ -94,13 +95,16 @@ class ConsumerGroup:
     def _take_of_member(self, record: ConsumerRecord) -> None:
         match record:
             case records.MemberRecorded():
-                member = self.members.get(record.member_id) or ConsumerMember(record.member_id)
+                member = self.member_or_new(record.member_id)
                 self.members[record.member_id] = member.subscribed_as(record)
+                self._count_regex(member.regex, -1)
+                self._count_regex(record.regex, 1)
                 if record.instance_id is not None:
                     self.static_members[record.instance_id] = record.member_id
             case records.MemberForgotten():
                 gone = self.members.pop(record.member_id, None)
                 if gone is not None:
+                    self._count_regex(gone.regex, -1)
                     self._release(gone)
                     if self.static_members.get(gone.instance_id or "") == gone.member_id:
                         del self.static_members[gone.instance_id or ""]
@@ -109,6 +113,12 @@ class ConsumerGroup:
             case records.CurrentForgotten():
                 if record.member_id in self.members:
                     self._hold(self.members[record.member_id].unassigned())
+
+    def _count_regex(self, regex: str, change: int) -> None:
+        if regex:
+            self._regex_readers[regex] += change
+            if not self._regex_readers[regex]:
+                del self._regex_readers[regex]
 
     def _hold(self, member: ConsumerMember) -> None:
         before = self.members.get(member.member_id)
@@ -170,7 +180,11 @@ class ConsumerGroup:
         return set().union(*(self.topics_of(member) for member in self.members.values()))
 
     def subscribers(self, regex: str) -> int:
-        return sum(member.regex == regex for member in self.members.values())
+        return self._regex_readers[regex]
+
+    @property
+    def wanted_regexes(self) -> list[str]:
+        return sorted(self._regex_readers)
 
     def preferred_assignor(self) -> str | None:
         """The one that most members name."""

@@ -10,7 +10,15 @@ from moldau.config.table import BROKER_KEYS, TOPIC_KEYS
 
 SOURCE = Path(__file__).parents[3] / "src" / "moldau"
 # Here a key is described, not acted on.
-DESCRIBING = ("broker_keys.py", "group_keys.py", "transaction_keys.py", "inert_keys.py", "topic_keys.py", "topic.py", "docs.py")
+DESCRIBING = (
+    "broker_keys.py",
+    "group_keys.py",
+    "transaction_keys.py",
+    "inert_keys.py",
+    "topic_keys.py",
+    "topic.py",
+    "docs.py",
+)
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from moldau.bench.apache_kafka import KafkaServer
 from moldau.bench.server import MoldauServer, Server, StartFailed
@@ -48,14 +49,17 @@ class MoldauFromFile(MoldauServer):
 
 
 @contextmanager
-def fresh_broker(settings: Mapping[str, object], *, on_kafka: bool) -> Iterator[Server]:
-    """A broker that runs within the block, with data that is thrown away."""
+def fresh_broker(
+    settings: Mapping[str, object], topics: Sequence[str] = (), *, on_kafka: bool
+) -> Iterator[Server]:
+    """A broker with these topics that runs within the block; its data is thrown away."""
     with tempfile.TemporaryDirectory(prefix="moldau-foreign-", ignore_cleanup_errors=True) as folder:
         server = (KafkaServer if on_kafka else MoldauFromFile)(Path(folder))
         address = server.bootstrap_servers
         server.settings |= {key: str(value).replace(ADDRESS, address) for key, value in settings.items()}
         with server:
             _await_coordinators(address)
+            _create(topics, address)
             yield server
 
 
@@ -77,3 +81,14 @@ def _await_coordinators(address: str) -> None:
                     raise StartFailed(f"groups are not coordinated: {problem}") from None
     finally:
         consumer.close()
+
+
+def _create(topics: Sequence[str], address: str) -> None:
+    if not topics:
+        return
+    client = AdminClient(
+        {"bootstrap.servers": address}
+    )  # kept until all is done: it fails what waits when it goes
+    wanted = [NewTopic(name, num_partitions=1, replication_factor=1) for name in topics]
+    for created in client.create_topics(wanted).values():
+        created.result(COORDINATOR_TIMEOUT_S)

@@ -17,6 +17,9 @@ from .suite import Command, Ended, Outcome, Result, Suite, alone
 MOCHA_VERSION = "10.8.2"
 PACKAGE = Path("node_modules", "node-rdkafka")
 BUILD_TIMEOUT_S = 1800
+TEST_TIMEOUT_MS = "60000"
+BY_CHANCE = "Consumer committed and position should obey the timeout"
+"""Left out: it fails where the broker answers faster than a time-out of nothing."""
 _NOTE_LENGTH_MAX = 160
 
 
@@ -24,6 +27,7 @@ class NodeRdkafka(Suite):
     name = "node-rdkafka"
     version = "3.6.1"
     settings: ClassVar[Mapping[str, object]] = {"auto.create.topics.enable": "true"}
+    topics = ("test", "test2", "test3", "test4", "test5", "test6")
     run_timeout_s = 120
     whole_timeout_s = 1800
 
@@ -40,7 +44,15 @@ class NodeRdkafka(Suite):
     def _mocha(self, folder: Path, *options: str) -> list[str]:
         specs = sorted(str(spec) for spec in (folder / PACKAGE / "e2e").glob("*.spec.js"))
         mocha = str(folder / "node_modules" / "mocha" / "bin" / "mocha.js")
-        return [tool("node", "node-rdkafka's suite"), mocha, "--exit", *options, *specs]
+        return [
+            tool("node", "node-rdkafka's suite"),
+            mocha,
+            "--exit",
+            "--timeout",
+            TEST_TIMEOUT_MS,
+            *options,
+            *specs,
+        ]
 
     def runs(self, folder: Path) -> list[str]:
         report = folder / "titles.json"
@@ -48,7 +60,7 @@ class NodeRdkafka(Suite):
             folder, "--dry-run", "--reporter", "json", "--reporter-option", f"output={report}"
         )
         make(words, folder, log=folder / "titles.log", timeout_s=60)
-        return titles(json.loads(report.read_text()))
+        return [title for title in titles(json.loads(report.read_text())) if title != BY_CHANCE]
 
     def command(self, folder: Path, scratch: Path, run: str, address: str, *, is_ci: bool) -> Command:
         words = self._mocha(folder, "--reporter", "json", "--grep", f"^{re.escape(run)}$")

@@ -73,7 +73,7 @@ def run_suite(suite: Suite, choice: Choice) -> bool:
     left_out: Mapping[str, str] = {} if choice.on_kafka else not_the_measure
     began_s = time.monotonic()
     settings = {**suite.settings, **suite.kafka_settings} if choice.on_kafka else suite.settings
-    with fresh_broker(settings, on_kafka=choice.on_kafka) as server:
+    with fresh_broker(settings, suite.topics, on_kafka=choice.on_kafka) as server:
         print(f"{suite.name} {suite.version} on {server.name}, {server.bootstrap_servers}", flush=True)
         results = list(_run_all(suite, folder, server, choice, left_out, may_fail))
         if server.ended():

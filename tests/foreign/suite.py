@@ -51,6 +51,8 @@ class Suite(ABC):
     """The broker settings that the suite takes for granted."""
     kafka_settings: ClassVar[Mapping[str, object]] = {}
     """What only Apache Kafka is told, for what Moldau has no setting yet."""
+    topics: ClassVar[Sequence[str]] = ()
+    """Topics of one partition that must be there."""
     run_timeout_s: ClassVar[float] = 120
     whole_timeout_s: ClassVar[float] = 3600
     not_in_ci: ClassVar[frozenset[str]] = frozenset()

@@ -86,7 +86,8 @@ def produce(address: str, topic: str, value: bytes) -> None:
 
 
 def consume(address: str, topic: str, count: int) -> list[bytes | None]:
-    consumer = Consumer({"bootstrap.servers": address, "group.id": "test"})
+    # Without commits: a lone broker with Kafka's defaults has no place for them (offsets.topic.replication.factor=3).
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "test", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
     try:
         return [message.value() for message in consumer.consume(count, TIMEOUT_S)]
@@ -173,7 +174,8 @@ def test_broker_runs_from_a_file(start: Start, tmp_path: Path, name: str) -> Non
 
 
 def consume_any(address: str, topic: str, partitions: int) -> bytes | None:
-    consumer = Consumer({"bootstrap.servers": address, "group.id": "test"})
+    # Without commits: a lone broker with Kafka's defaults has no place for them (offsets.topic.replication.factor=3).
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "test", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     try:
         (message,) = consumer.consume(1, TIMEOUT_S)

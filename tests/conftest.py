@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +19,12 @@ import pytest
 from moldau.bench.apache_kafka import Distribution, KafkaServer, Unavailable, distribution
 from moldau.bench.server import MoldauServer
 from needs import missing
+
+
+def pytest_configure() -> None:
+    # A shell starts what runs in the background with SIGINT ignored, and commands under test would inherit that.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -115,7 +115,7 @@ def test_the_store_of_a_folder_that_may_only_be_read_is_read_all_the_same(
         (damage_store, "cannot be read"),
         (damage_identity, "meta.properties is damaged"),
         (damage_log, "00000000000000000000.log at 0"),
-        (damage_partition, "damaged partition metadata"),
+        (damage_partition, "partition.metadata is damaged"),
     ],
 )
 def test_damage_is_found_and_nothing_is_changed(

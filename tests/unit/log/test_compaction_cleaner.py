@@ -174,6 +174,41 @@ def test_a_checkpoint_that_does_not_fit_the_log_is_not_believed() -> None:
     assert first_dirty_offset(10, 3, 9) == 3
 
 
+DAMAGE: dict[str, Callable[[bytes], bytes | None]] = {
+    "missing": lambda content: None,
+    "empty": lambda content: b"",
+    "cut": lambda content: content[: len(content) // 2],
+    "zeroes": lambda content: bytes(len(content)),
+    "a flipped bit": lambda content: bytes([content[0] ^ 0x40]) + content[1:],
+    "no text": lambda content: b"\xff\xfe" + content,
+    "another log's": lambda content: content.replace(b"t 0", b"u 0").replace(b"topic", b"other"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_checkpoint_costs_a_compaction_and_nothing_else(damage: str) -> None:
+    async def main(stage: Stage, world: World) -> None:
+        log = await stage.open()
+        fill(log)
+        assert await stage.cleaner.clean(log) is not None
+        cleaned_to = stage.cleaned_to
+        left = read_all(log)
+        await stage.close()
+        disk, path = stage.host.runtime.disk, f"{FOLDER}/cleaner-offset-checkpoint"
+        content = DAMAGE[damage](disk.read(path))
+        if content is None:
+            disk.remove(path)
+        else:
+            disk.write_atomic(path, content)
+        log = await stage.open()
+        assert read_all(log) == left
+        assert await stage.cleaner.clean(log) is not None
+        assert read_all(log) == left and stage.cleaned_to == cleaned_to
+        await stage.close()
+
+    on_stage(main)
+
+
 def test_neighbours_are_grouped_within_every_limit() -> None:
     def bases(
         shapes: list[Shape], end_offset: int = 10**12, size: int = 100, index: int = 100

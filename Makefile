@@ -10,6 +10,7 @@ EXAMPLES ?= 2000
 KAFKA ?= localhost:9092
 PYTEST := $(BIN)/pytest -q
 QUICK := "not slow and not interop"
+QUICK_TESTS := tests/unit tests/contract tests/test_tidy.py
 # What touches the ports: the rest computes, and does the same with and without them.
 FALLBACK_TESTS := tests/contract tests/cluster tests/unit/runtime tests/unit/log tests/unit/broker tests/unit/testing
 COMPILE := $(BIN)/pip-compile -q --strip-extras --generate-hashes --allow-unsafe \
@@ -35,11 +36,11 @@ test: lint interop-setup  ## lint, types, import contracts, all tests that end w
 	$(PYTEST) -n $(WORKERS) --dist loadfile tests
 	MOLDAU_FALLBACKS=1 $(PYTEST) -n $(WORKERS) --dist loadfile -m $(QUICK) $(FALLBACK_TESTS)
 
-quick: setup  ## the tests that end within 90 seconds
-	$(PYTEST) -n $(WORKERS) --dist loadfile -m $(QUICK) tests
+quick: setup  ## the tests that end within 90 seconds: those without processes, worlds and long sequences
+	$(PYTEST) -n $(WORKERS) --dist loadfile -m $(QUICK) $(QUICK_TESTS)
 
 fallbacks: setup  ## the quick tests once more, without uvloop, sendfile and RWF_NOWAIT
-	MOLDAU_FALLBACKS=1 $(PYTEST) -n $(WORKERS) --dist loadfile -m $(QUICK) tests
+	MOLDAU_FALLBACKS=1 $(PYTEST) -n $(WORKERS) --dist loadfile -m $(QUICK) $(QUICK_TESTS)
 
 lint: setup  ## lint, types, import contracts
 	$(BIN)/ruff check src tests

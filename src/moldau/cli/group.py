@@ -15,7 +15,8 @@ from moldau.cli.group_reset import reset
 from moldau.cli.group_view import GroupView, PartitionView, all_groups, no_group, view_group
 from moldau.cli.help import Group
 from moldau.cli.options import Target, cluster_options, json_option
-from moldau.cli.output import Column, bold, count_of, dim, good, note, print_json, print_table, say
+from moldau.cli.outcomes import Outcome, report
+from moldau.cli.output import Column, bold, count_of, dim, note, print_json, print_table, say
 
 NAMES: dict[str, Any] = {"nargs": -1, "required": True, "metavar": "GROUP...", "shell_complete": group_names}
 
@@ -147,20 +148,10 @@ def delete(names: tuple[str, ...], if_exists: bool, yes: bool, target: Target, a
         list(dict.fromkeys(names)), request_timeout=target.timeout_s
     )
     outcomes = {name: delete_outcome(connection, name, futures[name], if_exists) for name in futures}
-    failures = [outcome for outcome in outcomes.values() if isinstance(outcome, CliError)]
-    if as_json:
-        print_json([outcome_document(name, outcome) for name, outcome in outcomes.items()])
-    else:
-        for name, outcome in outcomes.items():
-            if isinstance(outcome, str):
-                say(f"{name}: {good(outcome)}")
-        for failure in failures[:-1]:
-            say(f"{click.style('error: ', fg='red', bold=True)}{failure.message}", err=True)
-    if failures:
-        raise failures[-1]
+    report("group", outcomes, as_json)
 
 
-def delete_outcome(connection: Connection, name: str, future: Any, if_exists: bool) -> str | CliError:
+def delete_outcome(connection: Connection, name: str, future: Any, if_exists: bool) -> Outcome:
     """What became of one group; several are carried out even where one fails."""
     from confluent_kafka import KafkaError, KafkaException
 
@@ -180,9 +171,3 @@ def delete_outcome(connection: Connection, name: str, future: Any, if_exists: bo
             raise
         return error
     return "deleted"
-
-
-def outcome_document(name: str, outcome: str | CliError) -> dict[str, str]:
-    if isinstance(outcome, CliError):
-        return {"group": name, "status": "failed", "error": outcome.message}
-    return {"group": name, "status": outcome}

@@ -15,7 +15,8 @@ from moldau.cli.errors import CliError, Exit, usage
 from moldau.cli.help import Group
 from moldau.cli.offsets import partition_offsets
 from moldau.cli.options import Target, Whole, cluster_options, json_option, parse_pairs, set_option
-from moldau.cli.output import Column, bold, count_of, dim, good, note, print_json, print_table, say
+from moldau.cli.outcomes import Outcome, report
+from moldau.cli.output import Column, bold, count_of, dim, note, print_json, print_table, say
 from moldau.cli.topic_trim import trim
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def create(
     outcomes = {
         name: outcome(connection, futures[name], name, done, tolerate_exists=if_not_exists) for name in names
     }
-    report(outcomes, as_json)
+    report("topic", outcomes, as_json)
 
 
 @command.command(
@@ -261,7 +262,7 @@ def alter(
             [NewPartitions(name, partitions)], request_timeout=target.timeout_s
         )[name]
         connection.result(future, subject=name)
-    report({name: "altered"}, as_json)
+    report("topic", {name: "altered"}, as_json)
 
 
 command.add_command(trim)
@@ -292,10 +293,7 @@ def delete(names: tuple[str, ...], if_exists: bool, yes: bool, target: Target, a
     outcomes = {
         name: outcome(connection, futures[name], name, "deleted", tolerate_absent=if_exists) for name in names
     }
-    report(outcomes, as_json)
-
-
-Outcome = str | CliError
+    report("topic", outcomes, as_json)
 
 
 def outcome(
@@ -323,24 +321,3 @@ def outcome(
             raise
         return error
     return done
-
-
-def report(outcomes: dict[str, Outcome], as_json: bool) -> None:
-    """Say what was done, and fail with the first failure's sentence where there is one."""
-    failures = [error for error in outcomes.values() if isinstance(error, CliError)]
-    if as_json:
-        print_json([outcome_document(name, outcome) for name, outcome in outcomes.items()])
-    else:
-        for name, result in outcomes.items():
-            if isinstance(result, str):
-                say(f"{name}: {good(result)}")
-        for error in failures[:-1]:
-            say(f"{click.style('error: ', fg='red', bold=True)}{error.message}", err=True)
-    if failures:
-        raise failures[-1]
-
-
-def outcome_document(name: str, result: Outcome) -> dict[str, Any]:
-    if isinstance(result, CliError):
-        return {"topic": name, "status": "failed", "error": result.message}
-    return {"topic": name, "status": result}

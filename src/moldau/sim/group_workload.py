@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
-from moldau.sim.checkers import check_host
 from moldau.sim.client import Client
 from moldau.sim.fabric import Link
 from moldau.sim.group_members import TOPIC, GroupMember, read_offsets
@@ -22,7 +21,7 @@ from moldau.sim.model import Model
 from moldau.sim.nemesis import Mixture, Nemesis
 from moldau.sim.node import POLL_S, BrokerNode
 from moldau.sim.random import SimRandom
-from moldau.sim.workload import BROKER, PATIENCE_S, STEPS_MAX, Outcome, TopicPlan, create_topics
+from moldau.sim.workload import BROKER, PATIENCE_S, STEPS_MAX, Outcome, TopicPlan, create_topics, run_whole
 from moldau.sim.world import World
 
 T = TypeVar("T")
@@ -61,13 +60,7 @@ def simulate_groups(seed: int | str, seconds: float = SECONDS) -> Outcome:
     outcome = Outcome(seed)
     with World(seed, link=plan.link, steps_max=STEPS_MAX) as world:
         run = GroupRun(world, plan, outcome.counts)
-        world.run(run.scenario(seconds))
-        check_host(run.model, world)
-        outcome.violations = run.model.violations
-        outcome.virtual_s = world.loop.time() - START_S
-        outcome.steps = world.loop.steps
-        outcome.digest = world.digest()
-        outcome.trace = list(world.trace.lines)
+        run_whole(world, run.scenario(seconds), run.model, outcome)
     return outcome
 
 

@@ -130,14 +130,19 @@ def simulate(seed: int | str, seconds: float = SECONDS) -> Outcome:
     outcome = Outcome(seed)
     with World(seed, link=plan.link, steps_max=STEPS_MAX) as world:
         run = Run(world, plan, outcome.counts)
-        world.run(run.scenario(seconds))
-        check_host(run.model, world)
-        outcome.violations = run.model.violations
-        outcome.virtual_s = world.loop.time() - START_S
-        outcome.steps = world.loop.steps
-        outcome.digest = world.digest()
-        outcome.trace = list(world.trace.lines)
+        run_whole(world, run.scenario(seconds), run.model, outcome)
     return outcome
+
+
+def run_whole(world: World, scenario: Coroutine[Any, Any, None], model: Model, outcome: Outcome) -> None:
+    """Run a scenario to its end and note what came of it."""
+    world.run(scenario)
+    check_host(model, world)
+    outcome.violations = model.violations
+    outcome.virtual_s = world.loop.time() - START_S
+    outcome.steps = world.loop.steps
+    outcome.digest = world.digest()
+    outcome.trace = list(world.trace.lines)
 
 
 class Run:

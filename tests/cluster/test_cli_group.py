@@ -89,7 +89,11 @@ def test_following_members_share_the_partitions(cluster: Cluster, moldau: Cli, t
     finally:
         for member in members:
             member.send_signal(signal.SIGINT)
-        printed = [member.communicate(timeout=TIMEOUT_S)[0].split() for member in members]
+        try:
+            printed = [member.communicate(timeout=TIMEOUT_S)[0].split() for member in members]
+        finally:
+            for member in members:
+                member.kill()
     assert [member.returncode for member in members] == [0, 0]
     assert {line for lines in printed for line in lines} == {
         f"{p}-{n}".encode() for p in range(2) for n in range(10)

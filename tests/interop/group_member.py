@@ -16,6 +16,10 @@ import threading
 from typing import Any
 
 SESSION_MS = 6000
+# kafka-python 3.0.12 joins before it knows the topic's partitions (its metadata waits for a back-off of 100 ms), and
+# joins again when it does. It forgets that second join for good when a poll ends between the answers to JoinGroup and
+# SyncGroup, and polls of 100 ms end just there. So its first poll is one that outlasts the start.
+FIRST_POLL_MS = 5000
 
 
 class Stop:
@@ -105,9 +109,12 @@ def kafka_python(settings: dict[str, Any], stop: Stop) -> None:
         heartbeat_interval_ms=300,
     )
     consumer.subscribe([settings["topic"]], listener=Listener())
+    patience_ms = FIRST_POLL_MS
     try:
         while not stop.wanted.is_set():
-            for messages in consumer.poll(timeout_ms=100).values():
+            polled = consumer.poll(timeout_ms=patience_ms)
+            patience_ms = 100
+            for messages in polled.values():
                 for message in messages:
                     tell(message=[message.partition, message.offset, message.value.decode()])
                 try:

@@ -99,30 +99,23 @@ class Commits:
         self, group: Group, wanted: Sequence[tuple[str, int]]
     ) -> tuple[list[OffsetForgotten], list[ErrorCode]]:
         """Offsets of topics that the group still reads stay."""
+        held = set(self._offsets.places_of_group(group.group_id))
         records, errors = [], []
         for topic, partition in wanted:
             if group.is_subscribed_to(topic):
                 errors.append(ErrorCode.group_subscribed_to_topic)
                 continue
             errors.append(ErrorCode.none)
-            if self._offsets.get(group.group_id, topic, partition) is not None:
+            if (group.group_id, topic, partition) in held:
                 records.append(OffsetForgotten(group.group_id, topic, partition))
         return records, errors
 
     def of_topics(self, topics: Iterable[str]) -> list[OffsetForgotten]:
         """Topics were deleted: their offsets mean nothing any more."""
-        return [
-            OffsetForgotten(group_id, topic, partition)
-            for topic in topics
-            for group_id, partition in self._offsets.of_topic(topic)
-        ]
+        return [OffsetForgotten(*place) for topic in topics for place in self._offsets.places_of_topic(topic)]
 
     def all_of(self, group_id: str) -> list[OffsetForgotten]:
-        return [
-            OffsetForgotten(group_id, topic, partition)
-            for topic, partitions in self._offsets.of_group(group_id).items()
-            for partition in partitions
-        ]
+        return [OffsetForgotten(*place) for place in self._offsets.places_of_group(group_id)]
 
     def expired(self, group: Group, wall_ms: int) -> Iterator[OffsetForgotten]:
         """The offsets of a group that nobody has needed for the time that they are kept."""

@@ -6,7 +6,8 @@ there, and is forgotten when it was aborted; until then the partition is `is_uns
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from itertools import takewhile
 from typing import NamedTuple
 from uuid import UUID
 
@@ -23,40 +24,59 @@ class Committed(NamedTuple):
     topic_id: UUID | None = None
 
 
-Place = tuple[str, int]
+Place = tuple[str, str, int]
+"""Group, topic and partition."""
 NO_OFFSETS: Mapping[str, Mapping[int, Committed]] = {}
 
 
 class Offsets:
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, dict[int, Committed]]] = {}
-        self._open: dict[int, list[OffsetCommitted]] = {}  # by producer id, in the order of the log
-        self._unstable: dict[tuple[str, str, int], set[int]] = {}
+        self._pending: dict[Place, dict[int, OffsetCommitted | None]] = {}
+        """By producer id, in the order of the log; None where something later counts already."""
+        self._open: dict[int, dict[Place, None]] = {}
+        """The same by producer id: where a transaction has offsets that wait for its end."""
 
     # Changes
 
     def commit(self, record: OffsetCommitted) -> None:
+        pending = self._pending.get(record[:3], {})
+        for producer_id in pending:
+            pending[producer_id] = None
+        self._put(record)
+
+    def _put(self, record: OffsetCommitted) -> None:
         topics = self._groups.setdefault(record.group_id, {})
         topics.setdefault(record.topic, {})[record.partition] = Committed(*record[3:])
 
     def commit_in_transaction(self, record: OffsetCommitted, producer: Producer) -> None:
-        self._open.setdefault(producer.producer_id, []).append(record)
-        self._unstable.setdefault(record[:3], set()).add(producer.producer_id)
+        place: Place = record[:3]
+        pending = self._pending.setdefault(place, {})
+        pending.pop(producer.producer_id, None)
+        pending[producer.producer_id] = record
+        self._open.setdefault(producer.producer_id, {})[place] = None
 
     def end_transaction(self, producer: Producer, *, is_commit: bool) -> list[OffsetCommitted]:
-        """The offsets that count from now on."""
-        records = self._open.pop(producer.producer_id, [])
-        for record in records:
-            producers = self._unstable.get(record[:3])
-            if producers is not None:
-                producers.discard(producer.producer_id)
-                if not producers:
-                    del self._unstable[record[:3]]
-            if is_commit:
-                self.commit(record)
-        return records if is_commit else []
+        """The offsets that count from now on.
+
+        Of two commits the later in the log counts, whichever transaction ends last: compaction keeps no other.
+        """
+        counting = []
+        for place in self._open.pop(producer.producer_id, ()):
+            pending = self._pending[place]
+            record = pending[producer.producer_id]
+            if is_commit and record is not None:
+                for earlier in takewhile(lambda one: one != producer.producer_id, pending):
+                    pending[earlier] = None
+                self._put(record)
+                counting.append(record)
+            del pending[producer.producer_id]
+            if not pending:
+                del self._pending[place]
+        return counting
 
     def forget(self, record: OffsetForgotten) -> None:
+        """What waits for the end of a transaction is forgotten as well."""
         topics = self._groups.get(record.group_id, {})
         partitions = topics.get(record.topic, {})
         partitions.pop(record.partition, None)
@@ -64,6 +84,8 @@ class Offsets:
             topics.pop(record.topic, None)
         if not topics:
             self._groups.pop(record.group_id, None)
+        for producer_id in self._pending.pop(record[:3], ()):
+            del self._open[producer_id][record[:3]]
 
     # Looks
 
@@ -76,13 +98,25 @@ class Offsets:
 
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
         """A transaction that is still open has committed an offset there."""
-        return (group_id, topic, partition) in self._unstable
+        return (group_id, topic, partition) in self._pending
 
     def has_unstable(self, group_id: str) -> bool:
-        return any(key[0] == group_id for key in self._unstable)
+        return any(place[0] == group_id for place in self._pending)
 
-    def of_topic(self, topic: str) -> Iterator[tuple[str, int]]:
-        """The groups and partitions that have an offset in a topic."""
-        for group_id, topics in self._groups.items():
-            for partition in topics.get(topic, ()):
-                yield group_id, partition
+    def places_of_group(self, group_id: str) -> list[Place]:
+        """Where a group has an offset, or an open transaction one for it."""
+        counting = (
+            (group_id, topic, partition)
+            for topic, partitions in self.of_group(group_id).items()
+            for partition in partitions
+        )
+        return list(dict.fromkeys([*counting, *(place for place in self._pending if place[0] == group_id)]))
+
+    def places_of_topic(self, name: str) -> list[Place]:
+        """The same of all groups, in one topic."""
+        counting = (
+            (group_id, name, partition)
+            for group_id, topics in self._groups.items()
+            for partition in topics.get(name, ())
+        )
+        return list(dict.fromkeys([*counting, *(place for place in self._pending if place[1] == name)]))

@@ -127,6 +127,66 @@ def test_the_end_of_a_transaction_decides(coordinator: Coordinator, is_commit: b
     assert (stable.offset, stable.error) == (offset, ErrorCode.none)
 
 
+@pytest.mark.parametrize("by_transaction", [False, True])
+def test_of_two_commits_the_later_counts_whichever_transaction_ends_last(
+    coordinator: Coordinator, by_transaction: bool
+) -> None:
+    """As after a compaction, which leaves only the later one."""
+    coordinator.commit_in_transaction(9, Producer(7, 0))
+    if by_transaction:
+        coordinator.commit_in_transaction(12, Producer(8, 0))
+        coordinator.shard.apply_marker(Producer(8, 0), is_commit=True)
+    else:
+        coordinator.commit(12)
+    assert coordinator.committed() == 12
+    assert is_unstable(coordinator)
+
+    coordinator.shard.apply_marker(Producer(7, 0), is_commit=True)
+    assert coordinator.committed() == 12
+    assert not is_unstable(coordinator)
+
+
+def test_a_transaction_that_commits_again_later_counts_later(coordinator: Coordinator) -> None:
+    for offset, producer_id in ((9, 7), (12, 8), (15, 7)):
+        coordinator.commit_in_transaction(offset, Producer(producer_id, 0))
+    coordinator.shard.apply_marker(Producer(7, 0), is_commit=True)
+    coordinator.shard.apply_marker(Producer(8, 0), is_commit=True)
+
+    assert coordinator.committed() == 15
+
+
+def test_an_aborted_transaction_leaves_the_older_one_its_turn(coordinator: Coordinator) -> None:
+    coordinator.commit_in_transaction(9, Producer(7, 0))
+    coordinator.commit_in_transaction(12, Producer(8, 0))
+    coordinator.shard.apply_marker(Producer(8, 0), is_commit=False)
+    assert is_unstable(coordinator)
+
+    coordinator.shard.apply_marker(Producer(7, 0), is_commit=True)
+    assert coordinator.committed() == 9
+
+
+@pytest.mark.parametrize("what", ["the group", "the offset", "the topic"])
+def test_what_is_deleted_while_a_transaction_is_open_does_not_come_back_with_its_end(
+    coordinator: Coordinator, what: str
+) -> None:
+    coordinator.commit_in_transaction(9, Producer(7, 0))
+    if what == "the group":
+        assert coordinator.delete() is ErrorCode.none
+    elif what == "the offset":
+        assert delete_offsets(coordinator, ("t", 0)) == (ErrorCode.none, [ErrorCode.none])
+    else:
+        coordinator.carry_out(coordinator.shard.on_topics_deleted(["t"]))
+    assert not is_unstable(coordinator)
+
+    coordinator.shard.apply_marker(Producer(7, 0), is_commit=True)
+    assert coordinator.committed() is None
+
+
+def is_unstable(coordinator: Coordinator) -> bool:
+    (found,) = coordinator.shard.fetch("g", [PartitionWanted("t", 0)], require_stable=True)
+    return found.error is ErrorCode.unstable_offset_commit
+
+
 # ---- retention ----------------------------------------------------------------------------------------------
 
 

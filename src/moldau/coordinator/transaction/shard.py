@@ -34,9 +34,9 @@ from moldau.coordinator.transaction.records import (
 )
 from moldau.coordinator.transaction.settings import TransactionSettings
 from moldau.coordinator.transaction.transaction import (
+    COMPLETE,
     EPOCH_PER_TRANSACTION,
     IDLE,
-    LAST_USABLE_EPOCH,
     NO_EPOCH,
     NO_PRODUCER_ID,
     PREPARED,
@@ -129,12 +129,12 @@ class TransactionShard:
                 if new_producer_id is None:
                     return _now(reply, NEEDS_PRODUCER_ID)
                 transaction = Transaction(new_producer_id, NO_EPOCH, init.timeout_ms)
+            elif transaction.state in PREPARED:
+                raise KafkaError(ErrorCode.concurrent_transactions)
             elif init.expected_id != NO_PRODUCER_ID and not transaction.accepts_producer(
                 init.expected_id, init.expected_epoch
             ):
                 raise KafkaError(ErrorCode.producer_fenced)
-            if transaction.state in PREPARED:
-                raise KafkaError(ErrorCode.concurrent_transactions)
             if transaction.state is State.ONGOING:
                 retry = (reply, Identity(ErrorCode.concurrent_transactions))
                 return self._fence(init.transactional_id, transaction, moment.wall_ms, [retry])
@@ -161,6 +161,9 @@ class TransactionShard:
 
     def add(self, add: Add, reply: Reply, moment: Moment) -> Decision:
         """Partitions become part of the transaction before anything is written to them. Answered with an error."""
+        found = self._transactions.get(add.transactional_id)
+        if found is not None and found.state in PREPARED:
+            return Decision(answers=((reply, ErrorCode.concurrent_transactions),))
         try:
             transaction = self._check_producer(add)
         except KafkaError as refusal:
@@ -276,41 +279,25 @@ def _begin(
 
 
 def _is_ended(transaction: Transaction | None, end: End) -> bool:
-    """Whether a transaction has ended as asked already; False where it is to be ended now; KafkaError otherwise.
-
-    With an epoch for each transaction a retry is known by the epoch before the one that the end has given.
-    """
+    """Whether a transaction has ended as asked already; False where it is to be ended now; KafkaError otherwise."""
     if transaction is None:
         raise KafkaError(ErrorCode.invalid_producer_id_mapping)
-    state, own = transaction.state, transaction.has_own_epochs and end.version >= EPOCH_PER_TRANSACTION
-    is_retry = own and transaction.producer_epoch == end.producer_epoch + 1
-    is_retry_before_rotation = (
-        own
-        and transaction.previous_producer_id == end.producer_id
-        and end.producer_epoch == LAST_USABLE_EPOCH
-        and transaction.producer_epoch == 0
-    )
-    if transaction.producer_id != end.producer_id and not is_retry_before_rotation:
+    state, own = transaction.state, end.version >= EPOCH_PER_TRANSACTION
+    if own and state in PREPARED:  # who asks may have the epoch, or the id, that counts when it is complete
+        raise KafkaError(ErrorCode.concurrent_transactions)
+    is_current = transaction.is_of(end.producer_id, end.producer_epoch)
+    was_current = own and transaction.is_after(end.producer_id, end.producer_epoch)
+    if transaction.producer_id != end.producer_id and not was_current:
         raise KafkaError(ErrorCode.invalid_producer_id_mapping)
-    is_current = end.producer_epoch == transaction.producer_epoch
-    if own and state in PREPARED:
-        is_valid = is_retry
-    elif own and state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
-        is_valid = is_current or is_retry or is_retry_before_rotation
-    else:
-        is_valid = is_current
-    if not is_valid:
+    if not is_current and not (was_current and state in COMPLETE):
         raise KafkaError(ErrorCode.producer_fenced)
-    if state is State.ONGOING:
-        return False
-    was_commit = state in (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
-    is_next = state is State.EMPTY or (own and is_current and state not in PREPARED)
-    if is_next:
-        if not end.is_commit and end.version >= EPOCH_PER_TRANSACTION:
-            return False  # nothing was added to it, but its epoch ends
-        raise KafkaError(ErrorCode.invalid_txn_state)
-    if was_commit != end.is_commit:
-        raise KafkaError(ErrorCode.invalid_txn_state)
     if state in PREPARED:
         raise KafkaError(ErrorCode.concurrent_transactions)
+    if state is State.ONGOING:
+        return False
+    if own and is_current and not end.is_commit:
+        return False  # nothing was added to it, but its epoch ends
+    asked = State.COMPLETE_COMMIT if end.is_commit else State.COMPLETE_ABORT
+    if state is not asked or (own and is_current):
+        raise KafkaError(ErrorCode.invalid_txn_state)
     return True

@@ -46,7 +46,8 @@ class State(IntEnum):
 
 LABELS = {state.label: state for state in State}
 PREPARED = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
-IDLE = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+COMPLETE = (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+IDLE = (State.EMPTY, *COMPLETE)
 
 
 class Transaction(NamedTuple):
@@ -75,6 +76,16 @@ class Transaction(NamedTuple):
 
     def is_timed_out(self, now_ms: int) -> bool:
         return self.state is State.ONGOING and self.start_ms + self.timeout_ms < now_ms
+
+    def is_of(self, producer_id: int, epoch: int) -> bool:
+        return (producer_id, epoch) == (self.producer_id, self.producer_epoch)
+
+    def is_after(self, producer_id: int, epoch: int) -> bool:
+        """Whether its end gave a producer the id or the epoch that it has now: a retry of that end is known by it."""
+        if producer_id == self.producer_id:
+            return self.has_own_epochs and epoch + 1 == self.producer_epoch
+        is_rotated = producer_id == self.previous_producer_id and self.producer_epoch == 0
+        return is_rotated and epoch == LAST_USABLE_EPOCH
 
     # ---- a producer comes -----------------------------------------------------------------------------------
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.coordinator.reply import Reply
@@ -166,7 +168,7 @@ def test_the_end_can_be_asked_for_again_but_not_for_another_end() -> None:
     producer = bench.init()
     bench.add(producer, A)
     bench.end(producer, commit=False)
-    assert bench.end(producer, commit=True) == refused(ErrorCode.invalid_txn_state)
+    assert bench.end(producer, commit=True) == refused(ErrorCode.concurrent_transactions)
     bench.write_markers()
     assert bench.end(producer, commit=False) == producer
     assert bench.end(producer, commit=True) == refused(ErrorCode.invalid_txn_state)
@@ -254,6 +256,34 @@ def test_the_last_epoch_is_followed_by_a_new_producer_id() -> None:
     assert (markers.producer_id, markers.producer_epoch) == (100, LAST_USABLE_EPOCH + 1)
     assert bench.end(producer, version=V2) == after  # a retry
     assert bench.add(after, A, version=V2) is OK
+
+
+@pytest.mark.parametrize("is_rotated", [False, True])
+def test_the_next_transaction_has_to_wait_for_the_markers_of_the_one_before(is_rotated: bool) -> None:
+    """Its producer was told the epoch, or the id, that counts from then on."""
+    bench = Bench()
+    producer = bench.init()
+    while is_rotated and producer[1] < LAST_USABLE_EPOCH:
+        producer = bench.init(expected=producer)
+    bench.add(producer, A, version=V2)
+    after = bench.end(producer, version=V2)
+    wait = ErrorCode.concurrent_transactions
+    assert bench.add(after, B, version=V2) is wait
+    assert bench.end(after, commit=False, version=V2) == refused(wait)
+    assert bench.init(expected=after) == refused(wait)
+    bench.write_markers()
+    assert bench.add(after, B, version=V2) is OK
+
+
+def test_the_first_end_with_an_epoch_of_its_own_is_no_retry_of_the_last_without() -> None:
+    """A producer whose brokers were upgraded."""
+    bench = Bench()
+    producer = bench.init()
+    bench.add(producer, A)
+    bench.end(producer)
+    bench.write_markers()
+    assert bench.end(producer, version=V2) == refused(ErrorCode.invalid_txn_state)
+    assert bench.end(producer, commit=False, version=V2) == (100, 1)
 
 
 # ---- time -----------------------------------------------------------------------------------------------------

@@ -1,121 +1,32 @@
-"""The cleaner in a broker: which log it takes, how segments are swapped under readers, crashes at any point."""
+"""Compaction in a broker: which log is taken, and how it is read while segments are swapped under readers."""
 
 from __future__ import annotations
 
-import errno
 import uuid
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
 import pytest
-from log_world import NOW_MS, PARTITION, append, batch, batches_in, config, data_of, read_checked
+from cleaner_stage import (
+    COMPACTED,
+    FOLDER,
+    LOG_FOLDER,
+    Stage,
+    fill,
+    last_of_each_key,
+    on_stage,
+    read_all,
+    slice_from,
+)
+from log_world import NOW_MS, PARTITION, append, batch, config, data_of, read_checked
 
-from moldau.base.errors import KafkaError
 from moldau.base.ids import TopicPartition
-from moldau.config.topic import TopicConfig
-from moldau.log.checkpoints import read_offsets
 from moldau.log.cleaner.choice import Dirty, Shape, first_dirty_offset, groups_of, look_at
-from moldau.log.cleaner.cleaner import DISK_RETRY_S, CleanerSettings, LogCleaner
 from moldau.log.cleaner.job import Summary
 from moldau.log.log import Log
-from moldau.log.manager import LogManager
-from moldau.log.reader import Slice
 from moldau.log.segments import CLOSED_SEGMENTS_KEPT
-from moldau.log.transactions import Marker
-from moldau.records.batch import read_header
-from moldau.records.record import Record, build_batch, read_records
+from moldau.records.record import read_records
 from moldau.sim.drive import DiskFaults
-from moldau.sim.world import SimHost, World
-
-COMPACTED = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01", "segment_bytes": "2000"}
-FOLDER = "/data"
-LOG_FOLDER = f"{FOLDER}/{PARTITION}"
-
-
-class Stage:
-    """A log manager and its cleaner on a simulated host, life after life."""
-
-    def __init__(self, world: World, disk: DiskFaults | None = None, **overrides: str) -> None:
-        self.host: SimHost = world.host("broker", disk=disk)
-        self.settings: TopicConfig = config(**(COMPACTED | overrides))
-        self.backoff_ms = 1000
-        self.stable_offset: int | None = None
-        self.manager: LogManager
-        self.cleaner: LogCleaner
-
-    async def open(self) -> Log:
-        runtime = self.host.runtime if self.host.alive else self.host.restart()
-        self.manager = LogManager(
-            runtime,
-            [FOLDER],
-            cluster_id="cluster",
-            node_id=1,
-            process_id=1,
-            config_of=lambda topic: self.settings,
-        )
-        await self.manager.open()
-        self.cleaner = LogCleaner(
-            runtime,
-            self.manager,
-            lambda: CleanerSettings(backoff_ms=self.backoff_ms),
-            stable_offset_of=lambda log: (
-                log.next_offset if self.stable_offset is None else self.stable_offset
-            ),
-        )
-        return self.manager.create(PARTITION, uuid.UUID(int=7))
-
-    async def close(self) -> None:
-        await self.cleaner.stop()
-        await self.manager.close()
-
-    @property
-    def names(self) -> list[str]:
-        return self.host.runtime.disk.list(LOG_FOLDER)
-
-    @property
-    def cleaned_to(self) -> dict[TopicPartition, int]:
-        return read_offsets(self.host.runtime.disk.read(f"{FOLDER}/cleaner-offset-checkpoint"))
-
-
-def on_stage(
-    test: Callable[[Stage, World], Coroutine[Any, Any, None]], seed: int = 1, **options: Any
-) -> Stage:
-    with World(seed) as world:
-        stage = Stage(world, **options)
-
-        async def run() -> None:
-            await stage.host.runtime.tasks.spawn(test(stage, world), name="test")
-
-        world.run(run())
-        assert not world.failures
-        return stage
-
-
-def fill(log: Log, count: int = 60, keys: int = 7, first: int = 0) -> None:
-    """Batches of two records each, over a few keys, in segments of about twenty batches."""
-    for number in range(first, first + count):
-        pairs = [(b"%d" % (number % keys), b"%d" % number), (b"%d" % ((number + 1) % keys), b"x" * 30)]
-        records = [Record(i, NOW_MS + number, key, value) for i, (key, value) in enumerate(pairs)]
-        append(log, build_batch(records))
-
-
-def read_all(log: Log, max_bytes: int = 1 << 20) -> list[Record]:
-    """Everything, as a consumer reads it: it goes on behind the last batch, whether or not that has records."""
-    offset, found = log.log_start_offset, []
-    while offset < log.next_offset:
-        piece = data_of(read_checked(log, offset, max_bytes))
-        assert piece, f"no progress at {offset}"
-        for one in batches_in(piece):
-            found += [record for record in read_records(one) if record.offset >= offset]
-            offset = read_header(one).next_offset
-    return found
-
-
-def last_of_each_key(records: list[Record], end_offset: int) -> list[Record]:
-    """What is left of a log that was compacted up to an offset."""
-    last = {record.key: record.offset for record in records if record.offset < end_offset}
-    return [r for r in records if r.offset >= end_offset or last[r.key] == r.offset]
-
+from moldau.sim.world import World
 
 # Which one
 
@@ -336,16 +247,6 @@ def test_empty_segments_are_read_over_however_many_there_are() -> None:
     on_stage(main)
 
 
-async def slice_from(log: Log, offset: int) -> Slice:
-    """As a fetch reads it that waits for the disk."""
-    for _ in range(5):
-        try:
-            return log.read(offset, 1 << 20, below_offset=log.next_offset, whole_first_batch=True)
-        except BlockingIOError:
-            await log.warm(offset, 1 << 20)
-    raise AssertionError(f"offset {offset} cannot be read")
-
-
 def test_a_slice_that_a_reader_holds_outlives_the_swap() -> None:
     async def main(stage: Stage, world: World) -> None:
         log = await stage.open()
@@ -446,244 +347,3 @@ def test_what_is_not_stable_is_not_compacted() -> None:
         assert read_all(log) == last_of_each_key(before, bases[2])
         assert stage.cleaned_to == {PARTITION: bases[2]}
         await stage.close()
-
-    on_stage(main)
-
-
-def transact(log: Log, producer_id: int, key: bytes, *, commit: bool) -> None:
-    """A transaction with one record, of an epoch of its own."""
-    producing = log.producing
-    entry = producing.state.get(producer_id)
-    epoch = 0 if entry is None else entry.epoch
-    guard = producing.begin_verification(producer_id, epoch, 0, True)
-    fields = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": 0}
-    record = Record(0, NOW_MS, key, b"%s of %d" % (b"committed" if commit else b"aborted", producer_id))
-    data = memoryview(bytearray(build_batch([record], transactional=True, **fields)))
-    assert not log.append(data, 0, len(data), 0, NOW_MS, True, guard).error
-    assert not producing.append_marker(Marker(commit, 0), producer_id, epoch + 1, 0, NOW_MS, 2).error
-
-
-def test_aborted_records_go_and_the_index_is_that_of_what_is_left_also_after_a_restart() -> None:
-    async def main(stage: Stage, world: World) -> None:
-        log = await stage.open()
-        for number in range(60):
-            transact(log, number % 3, b"%d" % (number % 5), commit=number % 4 != 1)
-        end_offset = log.segments.active.base_offset
-        await stage.cleaner.clean(log)
-
-        left = [r for r in read_all(log) if r.offset < end_offset and b" of " in (r.value or b"")]
-        assert sorted(r.key or b"" for r in left) == [b"%d" % key for key in range(5)]
-        assert all((r.value or b"").startswith(b"committed") for r in left)
-        found = log.producing.aborted.below(log.next_offset)
-        assert all(entry.last_offset in [r.offset for r in read_all(log)] for entry in found)
-        await stage.close()
-        log = await stage.open()
-        assert log.producing.aborted.below(log.next_offset) == found
-        await stage.close()
-
-    on_stage(main)
-
-
-# What goes wrong
-
-
-def test_a_damaged_log_is_left_out_until_the_next_start_and_the_others_go_on() -> None:
-    async def main(stage: Stage, world: World) -> None:
-        log = await stage.open()
-        other = stage.manager.create(TopicPartition("other", 0), uuid.UUID(int=8))
-        fill(log)
-        fill(other)
-        disk = stage.host.runtime.disk
-        disk.open(f"{LOG_FOLDER}/{0:020d}.log").pwrite(b"\xff", 200)
-        size = log.size_bytes()
-        stage.cleaner.start()
-        await stage.host.runtime.tasks.sleep(2 * DISK_RETRY_S)
-        assert list(stage.cleaner.uncleanable) == [PARTITION]
-        assert "checksum" in stage.cleaner.uncleanable[PARTITION]
-        assert (stage.cleaner.counts.failures, stage.cleaner.counts.compactions) == (1, 1)
-        assert log.size_bytes() == size
-        assert log.failure is None
-        assert not [name for name in stage.names if name.endswith((".cleaned", ".swap"))]
-        stage.manager.delete(PARTITION)
-        await stage.manager.vacated(PARTITION)
-        fill(stage.manager.create(PARTITION, uuid.UUID(int=9)))  # another log, of which nothing bad is known
-        await stage.host.runtime.tasks.sleep(10)
-        assert stage.cleaner.uncleanable == {}
-        assert stage.cleaner.counts.compactions == 2
-        await stage.close()
-
-    on_stage(main)
-
-
-@pytest.mark.parametrize("kind", ["read", "write", "sync"])
-def test_a_log_that_the_disk_refuses_to_compact_is_tried_again_later(kind: Any) -> None:
-    async def main(stage: Stage, world: World) -> None:
-        log = await stage.open()
-        fill(log)
-        before, end_offset = read_all(log), log.segments.active.base_offset
-        await log.flush()
-        path = ".log" if kind == "read" else ".cleaned"
-        stage.host.drive.fail_next(kind, path_contains=path, number=errno.ENOSPC)
-        stage.cleaner.start()
-        await stage.host.runtime.tasks.sleep(DISK_RETRY_S / 2)
-        assert list(stage.cleaner.uncleanable) == [PARTITION]
-        assert read_all(log) == before
-        assert not [name for name in stage.names if name.endswith(".cleaned")]
-        await stage.host.runtime.tasks.sleep(DISK_RETRY_S)
-        assert stage.cleaner.uncleanable == {}
-        assert read_all(log) == last_of_each_key(before, end_offset)
-        await stage.close()
-
-    on_stage(main)
-
-
-def test_a_deleted_log_ends_its_compaction_before_its_folder_is_free() -> None:
-    async def main(stage: Stage, world: World) -> None:
-        log = await stage.open()
-        fill(log)
-        stage.cleaner.start()
-        tasks = stage.host.runtime.tasks
-        while log.reshaping.compaction is None:
-            await tasks.sleep(0.0001)
-        stage.manager.delete(PARTITION)
-        await stage.manager.vacated(PARTITION)
-        assert log.reshaping.compaction is None
-        again = stage.manager.create(PARTITION, uuid.UUID(int=9))
-        append(again, batch(b"new"))
-        await tasks.sleep(30)
-        assert [record.value for record in read_all(again)] == [b"new"]
-        with pytest.raises((KafkaError, OSError)):
-            log.read(0, 100, below_offset=1, whole_first_batch=True)
-        await stage.close()
-
-    for seed in range(5):
-        on_stage(main, seed)
-
-
-def test_retention_waits_for_compaction_and_then_does_its_part() -> None:
-    async def main(stage: Stage, world: World) -> None:
-        log = await stage.open()
-        fill(log)
-        tasks = stage.host.runtime.tasks
-        cleaning = tasks.spawn(stage.cleaner.clean(log), name="clean")
-        while not log.reshaping.locked():
-            await tasks.sleep(0)
-        await stage.manager.enforce_retention()
-        assert log.log_start_offset == 0
-        assert await cleaning is not None
-        await stage.manager.enforce_retention()
-        assert log.log_start_offset == log.next_offset
-        await stage.close()
-
-    on_stage(main, cleanup_policy="compact,delete", retention_bytes="0")
-
-
-def test_a_stop_gives_up_what_is_under_way() -> None:
-    async def main(stage: Stage, world: World) -> None:
-        log = await stage.open()
-        fill(log)
-        before = read_all(log)
-        stage.cleaner.start()
-        while log.reshaping.compaction is None:
-            await stage.host.runtime.tasks.sleep(0.0001)
-        await stage.cleaner.stop()
-        assert stage.cleaner.running == 0
-        assert read_all(log) == before
-        await stage.manager.close()
-
-    on_stage(main)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_a_crash_at_any_point_of_a_compaction_loses_nothing_that_counts(seed: int) -> None:
-    """Whatever became of the compaction, each key's last record is there; the next one comes to the same end."""
-
-    async def main(world: World, stage: Stage, changes: int) -> bool:
-        tasks = stage.host.runtime.tasks
-        seen: dict[str, Any] = {}
-
-        async def compact() -> None:
-            log = await stage.open()
-            fill(log)
-            await log.flush()
-            await stage.manager.write_checkpoints()
-            seen.update(
-                before=read_all(log), end_offset=log.segments.active.base_offset, next=log.next_offset
-            )
-            stage.host.drive.crash_after(changes)
-            await stage.cleaner.clean(log)
-            await tasks.sleep(100)
-
-        task = tasks.spawn(compact(), name="compact")
-        while stage.host.alive and not task.done():
-            await world.sleep(0.01)
-        crashed = not stage.host.alive
-        await check(world, stage, seen, power_lost=not crashed)
-        return crashed
-
-    async def check(world: World, stage: Stage, seen: dict[str, Any], power_lost: bool) -> None:
-        if power_lost:
-            stage.host.crash()
-        runtime = stage.host.restart()
-
-        async def reopen() -> None:
-            log = await stage.open()
-            left = read_all(log)
-            expected = last_of_each_key(seen["before"], seen["end_offset"])
-            assert log.next_offset == seen["next"]
-            assert [record for record in left if record in expected] == expected
-            assert all(record in seen["before"] for record in left)
-            assert [r.offset for r in left] == sorted({r.offset for r in left})
-            assert not [name for name in stage.names if name.endswith((".cleaned", ".swap", ".deleted"))]
-            await stage.cleaner.clean(log)
-            assert read_all(log) == expected
-            append(log, batch(b"more"))
-            await stage.close()
-
-        task = runtime.tasks.spawn(reopen(), name="reopen")
-        while not task.done() and stage.host.alive:
-            await world.sleep(0.01)
-        if task.done():
-            task.result()
-
-    changes, crashed = 0, True
-    while crashed:
-        with World(f"{seed}/{changes}") as world:
-            crashed = world.run(main(world, Stage(world), changes))
-            assert not world.failures
-        changes += 1
-    assert changes > 30
-
-
-def test_a_failing_disk_in_the_swap_leaves_one_or_the_other() -> None:
-    async def main(stage: Stage, world: World) -> None:
-        log = await stage.open()
-        fill(log)
-        before = read_all(log)
-        await log.flush()
-        await stage.manager.write_checkpoints()
-        in_thread = stage.host.runtime.tasks.in_thread
-
-        def failing(work: Any, *arguments: Any) -> Any:
-            if getattr(work, "__name__", "") == "decide_swap":
-                stage.host.drive.fail_next("sync", path_contains=LOG_FOLDER)
-            return in_thread(work, *arguments)
-
-        stage.cleaner._runtime = _with_tasks(stage.cleaner._runtime, failing)
-        assert await stage.cleaner.clean(log) is None
-        assert log.failure is None
-        assert read_all(log) == before
-        assert not [name for name in stage.names if name.endswith((".cleaned", ".swap"))]
-        await stage.close()
-
-    on_stage(main)
-
-
-def _with_tasks(runtime: Any, in_thread: Any) -> Any:
-    from dataclasses import replace
-
-    class Tasks:
-        def __getattr__(self, name: str) -> Any:
-            return in_thread if name == "in_thread" else getattr(runtime.tasks, name)
-
-    return replace(runtime, tasks=Tasks())

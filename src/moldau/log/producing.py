@@ -145,11 +145,11 @@ class Producing:
         """
         if not self.aborted or found.file is None:
             return []
-        segment = self._log.segments.at(offset)
-        if (
-            segment.log is not found.file
-        ):  # what was left of this segment is compacted: it begins in the next one
-            segment = self._log.segments.after(segment) or segment
+        segments = self._log.segments
+        segment = segments.at(offset)
+        # Compaction may have left nothing from the offset on in its segment, nor in some that follow.
+        while segment.log is not found.file and (following := segments.after(segment)) is not None:
+            segment = following
         stop_offset = self._offset_at(segment, found.position + found.length, read_nowait)
         return self.aborted.collect(segment.base_offset, offset, stop_offset, read_nowait)
 

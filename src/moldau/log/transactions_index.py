@@ -55,9 +55,9 @@ class AbortedIndexes:
         return copy
 
     def below(self, end_offset: int) -> list[Aborted]:
-        """All that ended below an offset. Blocks: for a copy, in a thread."""
+        """All with records below an offset, wherever their markers are. Blocks: for a copy, in a thread."""
         entries = (entry for base in self._bases for entry in self._entries(base, 0, read_waiting))
-        return [entry for entry in entries if entry.last_offset < end_offset]
+        return [entry for entry in entries if entry.first_offset < end_offset]
 
     def append(self, base_offset: int, aborted: Aborted) -> None:
         """The segment's marker has aborted a transaction. OSError: the entry counts, and is written by `drain`."""

@@ -40,7 +40,7 @@ class Job:
     last_records: dict[int, LastRecord] = field(default_factory=dict)
     """By producer id."""
     aborted: tuple[Aborted, ...] = ()
-    """Transactions that were aborted below `end_offset`."""
+    """Aborted transactions with records below `end_offset`; the markers of some may lie behind it."""
     dedupe_bytes: int = 128 * 1024 * 1024
     """Memory for finding the last record of each key, whatever their number."""
     io_bytes: int = 512 * 1024

@@ -78,6 +78,8 @@ def _offset(topic: str, topic_id: Any, partition: Any) -> OffsetToCommit:
 async def _commit(
     broker: Any, version: int, request: Any, offsets: tuple[OffsetToCommit, ...]
 ) -> list[ErrorCode]:
+    if not request.group_id:
+        return [ErrorCode.invalid_group_id] * len(offsets)
     producer = Producer(request.producer_id, request.producer_epoch)
     try:
         await _verify(broker, version, request, producer)

@@ -15,6 +15,7 @@ from . import (
     produce,
     producers,
     topics,
+    transactional_offsets,
     transactions,
 )
 
@@ -32,6 +33,7 @@ __all__ = [
     "produce",
     "producers",
     "topics",
+    "transactional_offsets",
     "transactions",
 ]
 

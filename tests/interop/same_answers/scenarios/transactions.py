@@ -9,9 +9,7 @@ from typing import Any
 from ..batches import batch
 from ..conversation import Conversation, scenario
 from ..peers import Both, Peer
-from .group_offsets import fetch as fetch_offsets
 from .group_offsets import offset
-from .groups import stable
 
 INIT, ADD, END, END_OWN, DESCRIBE, PRODUCE = 4, 3, 4, 5, 0, 11
 """The versions in which other scenarios ask. EndTxn 5 gives each transaction an epoch of its own."""
@@ -513,58 +511,6 @@ def produce_transactions(talk: Conversation) -> None:
                 adjust=_markers,
             )
         tx.describe("at the end")
-
-
-@scenario("TxnOffsetCommit", "answers")
-def txn_offset_commit(talk: Conversation) -> None:
-    topic, group, missing = talk.topic("t", 3), talk.name("g"), talk.name("missing")
-    adds = talk.version >= 5
-    with transactional(talk) as tx:
-        tx.commit_offsets("nobody", group, topic, (0, 5))
-        tx.init("begin")
-        tx.commit_offsets("not added", group, topic, (0, 5))
-        if not adds:
-            tx.add_offsets("add", group)
-        tx.commit_offsets("one", group, topic, (0, 5))
-        tx.commit_offsets("several", group, topic, (0, 6), (1, 7), (9, 1))
-        tx.commit_offsets("no such topic", group, missing, (0, 6))
-        tx.commit_offsets("another producer", group, topic, (0, 9), producer_id=10_000_000)
-        tx.commit_offsets("an older epoch", group, topic, (0, 9), producer_epoch=-1)
-        tx.commit_offsets("a later epoch", group, topic, (0, 9), producer_epoch=9)
-        if talk.version >= 3:
-            tx.commit_offsets("a generation of nobody", group, topic, (0, 9), generation_id=3)
-            tx.commit_offsets("a member that is none", group, topic, (0, 9), member_id="nobody")
-        fetch_offsets(talk, "before the end", group, [(topic, [0, 1])])
-        rows = [{"name": topic, "partition_indexes": [0, 1, 2]}]
-        stable_only = {"group_id": group, "topics": rows, "require_stable": True}
-        talk.ask(f"{talk.api}: before the end, stable", stable_only, api="OffsetFetch", version=7)
-        tx.end("commit", commit=True, version=END_OWN if adds else END)
-        talk.ask(f"{talk.api}: after the end, stable", stable_only, api="OffsetFetch", version=7)
-        if not adds:
-            tx.add_offsets("add", group)
-        tx.commit_offsets("one to be aborted", group, topic, (0, 50), (2, 51))
-        tx.end("abort", commit=False, version=END_OWN if adds else END)
-        talk.ask(f"{talk.api}: after an abort", stable_only, api="OffsetFetch", version=7)
-
-
-@scenario("TxnOffsetCommit", "members", versions=[3, 4, 5])
-def txn_offset_commit_members(talk: Conversation) -> None:
-    topic = talk.topic("t")
-    with stable(talk, talk.name("g"), 2) as (leader, _follower), transactional(talk) as tx:
-        tx.init("begin")
-        tx.add_offsets("add", leader.group)
-
-        def ask(case: str, **values: Any) -> None:
-            fields = {"generation_id": leader.generation, "member_id": leader.id}
-            tx.commit_offsets(case, leader.group, topic, (0, 5), **(fields | values))
-
-        ask("a member")
-        ask("another generation", generation_id=77)
-        ask("nobody", member_id="nobody")
-        ask("no member", member_id="", generation_id=-1)
-        ask("an instance", group_instance_id="one")
-        tx.end("commit", commit=True)
-        fetch_offsets(talk, "after the end", leader.group, [(topic, [0])])
 
 
 @scenario("WriteTxnMarkers", "answers")

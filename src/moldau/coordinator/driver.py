@@ -193,7 +193,7 @@ class Driver(Generic[ShardT]):
             if decision.answers or decision.effects:
                 deadline_ms = moment.ms + self._write_timeout_ms
                 self._waiting.append(_Waiting(self._next_offset, deadline_ms, decision))
-                self._on_committed()
+        self._on_committed()
         self._set_timer(moment.ms)
 
     def _write(self, decision: Decision, moment: Moment) -> bool:

@@ -41,6 +41,14 @@ def test_an_answer_waits_for_the_high_watermark(slow: Bench) -> None:
     assert second.is_answered
 
 
+def test_a_write_that_nobody_waits_for_commits_what_others_wait_for(slow: Bench) -> None:
+    reply = slow.put("a", "1")
+    slow.journal.commits = True
+    slow.decide(Decision(records=[("b", "2")]))
+
+    assert reply.response == "stored"
+
+
 def test_a_read_waits_until_what_it_saw_is_committed(slow: Bench) -> None:
     slow.put("a", "1")
     reply = slow.get("a")

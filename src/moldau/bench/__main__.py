@@ -2,7 +2,8 @@
 
 python -m moldau.bench --quick      a few minutes, small amounts
 python -m moldau.bench              the whole of it, with logs up to 10 GB: about half an hour, 25 GB of disk
-python -m moldau.bench --profile    where the broker spends its time on a produce and fetch load
+python -m moldau.bench --only Groups    one section alone; the page keeps the figures of the others
+python -m moldau.bench --profile LOAD   where the broker spends its time
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from pathlib import Path
 
 from moldau.bench.apache_kafka import ToolFailed, Unavailable, distribution
+from moldau.bench.measure import ALONE
 from moldau.bench.profiling import LOADS, print_profile
 from moldau.bench.server import StartFailed
 
@@ -24,9 +26,10 @@ def main() -> int:
     )
     parser.add_argument("--quick", action="store_true", help="small amounts: a few minutes")
     parser.add_argument(
-        "--docs", type=Path, default=Path("docs"), help="where benchmarks.md and the plots go"
+        "--docs", type=Path, help="where benchmarks.md and the plots go: docs, or with --quick nowhere"
     )
     parser.add_argument("--json", type=Path, help="also keep every reading in this file")
+    parser.add_argument("--only", choices=ALONE, help="measure one section, and put it into the page")
     parser.add_argument(
         "--profile", choices=LOADS, help="print a profile of the broker under this load instead"
     )
@@ -42,16 +45,16 @@ def main() -> int:
         else:
             distribution()
             docs = options.docs or (None if options.quick else Path("docs"))
-            return run(options.quick, docs, options.json)
+            return run(options.quick, docs, options.json, options.only)
     except (Unavailable, StartFailed, ToolFailed) as problem:
         print(problem, file=sys.stderr)
         return 1
     return 0
 
 
-def run(quick: bool, docs: Path | None, kept: Path | None) -> int:
+def run(quick: bool, docs: Path | None, kept: Path | None, only: str | None) -> int:
     from moldau.bench.plots import draw
-    from moldau.bench.report import markdown
+    from moldau.bench.report import markdown, with_section
     from moldau.bench.runner import FULL, QUICK, measure
 
     plan = QUICK if quick else FULL
@@ -60,14 +63,18 @@ def run(quick: bool, docs: Path | None, kept: Path | None) -> int:
     def say(what: str) -> None:
         print(f"[{time.monotonic() - started:6.0f} s] {what}", file=sys.stderr, flush=True)
 
-    results = measure(plan, say)
+    results = measure(plan, say, only)
     if kept is not None:
         kept.write_text(json.dumps(results.as_dict(), indent=1))
     if docs is None:
         print(markdown(results, plan, []))
-    else:
-        (docs / "benchmarks.md").write_text(markdown(results, plan, draw(results, docs)))
-        say(f"wrote {docs / 'benchmarks.md'}")
+        return 1 if results.failures else 0
+    page = docs / "benchmarks.md"
+    if only is None:
+        page.write_text(markdown(results, plan, draw(results, docs)))
+    elif not results.failures:
+        page.write_text(with_section(page.read_text(), only, results))
+    say(f"wrote {page}" if only is None or not results.failures else f"{page} is as it was")
     return 1 if results.failures else 0
 
 

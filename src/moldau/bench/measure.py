@@ -16,6 +16,10 @@ from moldau.bench.server import Server
 MB = 1_000_000
 TOUCHED_BYTES = 1 << 30
 PAGE_BYTES = 4096
+COMPACTION = "Latency beside a compaction"
+GROUPS = "Groups"
+ALONE = (GROUPS, COMPACTION)
+"""Sections that can be measured without the others: no budget and no plot is made of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from importlib.metadata import version
 
 import confluent_kafka
 
-from moldau.bench import apache_kafka, raw_load, starting
-from moldau.bench.measure import Series, Summary
+from moldau.bench import apache_kafka, groups, raw_load, starting
+from moldau.bench.measure import GROUPS, Series, Summary
 from moldau.bench.runner import Plan, Results, machine
 
 LIBRDKAFKA_PRODUCE = "broker CPU to produce, 1000 B, 1 partition"
@@ -75,17 +75,38 @@ read, answer, and nothing else) needed 10.5, 7.5, 15 and 22 us. Time per request
 neighbours: the same steps are measured here in the same run (`moldau.bench.prototype`), and a budget that this machine
 does not allow is *met, as a multiple* where Moldau needs no more than the allowed multiple of the prototype's time.
 """
+NOTES = {GROUPS: groups.NOTE}
+"""What a section's numbers are, before its table."""
+BEHIND_SECTIONS = ("\n## Not measured\n", "\n## Plots\n")
 
 
 def markdown(results: Results, plan: Plan, plots: Sequence[str]) -> str:
     parts = [_head(plan, results), "## Budgets\n", *_budgets(results)]
     for section, series in results.sections.items():
-        parts += [f"\n## {section}\n", *_table(series)]
+        parts += [f"\n## {section}\n", *_notes(section), *_table(series)]
     if results.failures:
         parts += ["\n## Not measured\n", *(f"- {failure}" for failure in results.failures)]
     if plots:
         parts += ["\n## Plots\n", *(f"![{name}]({name})" for name in plots)]
     return "\n".join(parts) + "\n"
+
+
+def with_section(page: str, section: str, results: Results) -> str:
+    """The page with this section as it was just measured, alone; all others keep their figures."""
+    alone = f"Measured alone, while other processes took {results.others_share:.0%} of the cores.\n"
+    series = results.sections.get(section, {})
+    text = "\n".join([f"\n## {section}\n", *_notes(section), alone, *_table(series)]) + "\n"
+    start = page.find(f"\n## {section}\n")
+    if start >= 0:
+        stop = page.find("\n## ", start + 1)
+        return page[:start] + text + (page[stop:] if stop >= 0 else "")
+    places = [place for place in map(page.find, BEHIND_SECTIONS) if place >= 0]
+    place = min(places, default=len(page))
+    return page[:place] + text + page[place:]
+
+
+def _notes(section: str) -> Sequence[str]:
+    return (NOTES[section],) if section in NOTES else ()
 
 
 def _head(plan: Plan, results: Results) -> str:

@@ -7,17 +7,18 @@ both the same.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from moldau.bench import compaction, java_tools, librdkafka, lookup, prototype, raw_load, starting
+from moldau.bench import compaction, groups, java_tools, librdkafka, lookup, prototype, raw_load, starting
 from moldau.bench.apache_kafka import KafkaServer, ToolFailed
-from moldau.bench.measure import MB, Reading, Series, WorkNotDone, touch_memory
+from moldau.bench.measure import COMPACTION, GROUPS, MB, Reading, Series, WorkNotDone, touch_memory
 from moldau.bench.server import CLOCK_TICKS_PER_S, MoldauServer, Server
 
 Work = Callable[[Server], Iterable[Reading]]
@@ -38,6 +39,8 @@ class Plan:
     look_up_sizes: tuple[int, ...]
     look_ups: int
     compacted_bytes: int
+    group_members: int
+    groups: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +53,18 @@ class Piece:
     """The same load for the prototype, measured before each run of the brokers."""
 
 
-QUICK = Plan(3, 200 * MB, 60 * MB, 10_000, 2, (MB, 10 * MB, 100 * MB), 400, 300 * MB)
+QUICK = Plan(3, 200 * MB, 60 * MB, 10_000, 2, (MB, 10 * MB, 100 * MB), 400, 300 * MB, 200, 500)
 FULL = Plan(
-    3, 1000 * MB, 200 * MB, 20_000, 5, (MB, 10 * MB, 100 * MB, 1000 * MB, 10_000 * MB), 1000, 2000 * MB
+    runs=3,
+    warm_up_bytes=1000 * MB,
+    throughput_bytes=200 * MB,
+    requests=20_000,
+    latency_s=5,
+    look_up_sizes=(MB, 10 * MB, 100 * MB, 1000 * MB, 10_000 * MB),
+    look_ups=1000,
+    compacted_bytes=2000 * MB,
+    group_members=1000,
+    groups=5000,
 )
 
 
@@ -78,22 +90,33 @@ class Results:
         }
 
 
-def measure(plan: Plan, say: Callable[[str], None]) -> Results:
+def measure(plan: Plan, say: Callable[[str], None], only: str | None = None) -> Results:
+    """All sections, or one of `measure.ALONE`."""
     results = Results()
     others = OtherProcesses()
-    with tempfile.TemporaryDirectory(prefix="moldau-bench-") as folder:
-        _measure_starts(plan, results, Path(folder), say)
-        servers = [_server(kind, Path(folder) / "warm") for kind in BROKERS]
-        yardstick = prototype.PrototypeServer(Path(folder) / "prototype")
-        try:
-            for server in (*servers, yardstick):
-                server.start()
-            _measure_running(plan, results, servers, yardstick, say)
-        finally:
-            for server in (*servers, yardstick):
-                server.stop()
+    with tempfile.TemporaryDirectory(prefix="moldau-bench-") as name:
+        folder = Path(name)
+        if only is None:
+            _measure_starts(plan, results, folder, say)
+        if only != GROUPS:
+            yardstick = prototype.PrototypeServer(folder / "prototype")
+            with running([*_servers(folder / "warm"), yardstick]) as (*servers, _):
+                _measure_running(plan, results, servers, yardstick, say, only)
+        if only in (None, GROUPS):
+            _measure_groups(plan, results, folder, say)
     results.others_share = others.share()
     return results
+
+
+@contextlib.contextmanager
+def running(servers: list[Server]) -> Iterator[list[Server]]:
+    try:
+        for server in servers:
+            server.start()
+        yield servers
+    finally:
+        for server in servers:
+            server.stop()
 
 
 class OtherProcesses:
@@ -118,8 +141,12 @@ class OtherProcesses:
         return busy_s, times.user + times.system + times.children_user + times.children_system
 
 
-def _server(kind: type[Server], folder: Path) -> Server:
-    return kind(folder / kind.__name__, SETTINGS)
+def _server(kind: type[Server], folder: Path, settings: Mapping[str, object] | None = None) -> Server:
+    return kind(folder / kind.__name__, {**SETTINGS, **(settings or {})})
+
+
+def _servers(folder: Path, settings: Mapping[str, object] | None = None) -> list[Server]:
+    return [_server(kind, folder, settings) for kind in BROKERS]
 
 
 def _measure_starts(plan: Plan, results: Results, folder: Path, say: Callable[[str], None]) -> None:
@@ -140,26 +167,64 @@ def _measure_starts(plan: Plan, results: Results, folder: Path, say: Callable[[s
 
 
 def _measure_running(
-    plan: Plan, results: Results, servers: list[Server], yardstick: Server, say: Callable[[str], None]
+    plan: Plan,
+    results: Results,
+    servers: list[Server],
+    yardstick: Server,
+    say: Callable[[str], None],
+    only: str | None,
 ) -> None:
     for server in servers:
         say(f"warming up {server.name}")
         warm_up(server, plan.warm_up_bytes)
     for piece in pieces(plan, servers):
-        for number in range(piece.runs):
-            if piece.yardstick is not None:
-                results.add(piece.section, yardstick.name, piece.yardstick(yardstick))
-            for server in servers:
-                say(f"{piece.name}, {server.name}, run {number + 1} of {piece.runs}")
-                touch_memory()
-                try:
-                    results.add(piece.section, server.name, list(piece.work(server)))
-                except (ToolFailed, WorkNotDone, OSError) as problem:
-                    say(f"{piece.name} failed on {server.name}: {problem}")
-                    results.failures.append(f"{piece.name} on {server.name}")
-    for server in servers:
+        if only in (None, piece.section):
+            _measure_piece(piece, results, servers, yardstick, say)
+    for server in servers if only is None else ():
         memory = Reading("memory after all of it", server.usage().rss_bytes / 2**20, "MiB")
         results.add("Start and memory", server.name, [memory])
+
+
+def _measure_piece(
+    piece: Piece,
+    results: Results,
+    servers: list[Server],
+    yardstick: Server | None,
+    say: Callable[[str], None],
+) -> None:
+    for number in range(piece.runs):
+        if piece.yardstick is not None and yardstick is not None:
+            results.add(piece.section, yardstick.name, piece.yardstick(yardstick))
+        for server in servers:
+            say(f"{piece.name}, {server.name}, run {number + 1} of {piece.runs}")
+            touch_memory()
+            try:
+                results.add(piece.section, server.name, list(piece.work(server)))
+            except (ToolFailed, WorkNotDone, OSError) as problem:
+                say(f"{piece.name} failed on {server.name}: {problem}")
+                results.failures.append(f"{piece.name} on {server.name}")
+
+
+def _measure_groups(plan: Plan, results: Results, folder: Path, say: Callable[[str], None]) -> None:
+    """On brokers of their own: the settings are others, and nothing else was ever in their folders."""
+    for name, settings, parts in (
+        ("large groups", groups.GATHERING, _large_groups(plan)),
+        ("many groups", groups.AT_ONCE, _many_groups(plan)),
+    ):
+        with running(_servers(folder / name, settings)) as servers:
+            for piece in parts:
+                say(f"warming up: {piece.name}")
+                _measure_piece(replace(piece, runs=1), Results(), servers, None, say)
+                _measure_piece(piece, results, servers, None, say)
+
+
+def _large_groups(plan: Plan) -> Iterator[Piece]:
+    for name, load in (("classic group", groups.classic_group), ("consumer group", groups.consumer_group)):
+        yield Piece(GROUPS, name, partial(load, members=plan.group_members), plan.runs)
+
+
+def _many_groups(plan: Plan) -> Iterator[Piece]:
+    yield Piece(GROUPS, "many groups", partial(groups.many_groups, groups=plan.groups), plan.runs)
 
 
 def warm_up(server: Server, total_bytes: int) -> None:
@@ -197,7 +262,7 @@ def pieces(plan: Plan, servers: list[Server]) -> Iterator[Piece]:
     work = partial(
         compaction.latency_beside_compaction, fill_bytes=plan.compacted_bytes, idle_s=2 * plan.latency_s
     )
-    yield Piece("Latency beside a compaction", "compaction", work, 1)
+    yield Piece(COMPACTION, "compaction", work, 1)
     work = partial(lookup.growing_log, sizes=plan.look_up_sizes, look_ups=plan.look_ups)
     yield Piece("Look-up in a growing log", "look-up", work, 1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moldau.bench import raw_load, report
-from moldau.bench.measure import Reading, Series, percentiles
+from moldau.bench.measure import GROUPS, Reading, Series, percentiles
 from moldau.bench.runner import Results
 
 
@@ -59,3 +59,29 @@ def test_on_a_slow_machine_the_prototype_is_the_measure(own: float, shown: str) 
 
 def test_percentiles_of_a_thousand() -> None:
     assert percentiles(range(1000)) == {"p50": 500, "p95": 950, "p99": 990, "p99.9": 999}
+
+
+PAGE = """# Benchmarks
+
+## Latency
+
+| old | 1 |
+{between}
+## Plots
+
+![a](a)
+"""
+
+
+@pytest.mark.parametrize("between", ["", "\n## Groups\n\n| older | 2 |\n"])
+def test_a_section_measured_alone_leaves_the_others_as_they_are(between: str) -> None:
+    results = Results(others_share=0.25)
+    results.add(GROUPS, report.MOLDAU, [Reading("join", 2.0, "s")])
+    page = report.with_section(PAGE.format(between=between), GROUPS, results)
+    before, _, rest = page.partition("\n## Groups\n")
+    own, _, after = rest.partition("\n## Plots\n")
+    assert before == "# Benchmarks\n\n## Latency\n\n| old | 1 |\n"
+    assert after == "\n![a](a)\n"
+    assert "| join | s | 2 | - | - |" in own
+    assert "took 25% of the cores" in own
+    assert "older" not in page

@@ -273,7 +273,7 @@ class LogAgainstList(RuleBasedStateMachine):
     def truncate(self, share: float) -> None:
         """A follower's log is cut off where its leader's history is another one."""
         offset = self.offset_at(share)
-        self.run(self.log.truncate_to(offset, self.place.manager.write_checkpoints))
+        self.run(self.log.truncate_to(offset, self.place.manager.write_checkpoints_of))
         self.note_truncated(offset)
 
     def offset_at(self, share: float) -> int:
@@ -299,7 +299,7 @@ class LogAgainstList(RuleBasedStateMachine):
     @rule(offset=st.integers(0, 200))
     def begin_anew(self, offset: int) -> None:
         """A follower whose leader's log begins behind its end."""
-        self.run(self.log.truncate_fully_and_start_at(offset, self.place.manager.write_checkpoints))
+        self.run(self.log.truncate_fully_and_start_at(offset, self.place.manager.write_checkpoints_of))
         self.model.begin_anew(offset)
 
     # Looking

@@ -46,7 +46,7 @@ class LogOnSimulatedDisk(LogAgainstList):
         model = self.model
         offset = self.offset_at(share)
         works = {
-            "truncate": lambda: self.log.truncate_to(offset, self.place.manager.write_checkpoints),
+            "truncate": lambda: self.log.truncate_to(offset, self.place.manager.write_checkpoints_of),
             "retain": self.place.manager.enforce_retention,
             "close": self.place.manager.close,
             "roll": self.roll_now,

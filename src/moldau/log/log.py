@@ -152,8 +152,10 @@ class Log:
         return self._config
 
     def configure(self, config: TopicConfig) -> None:
-        """Take the topic's settings, from now on."""
+        """Take the topic's settings, from now on. A compaction that they no longer want is given up."""
         self._config = config
+        if not config.compact:
+            self.reshaping.stop_compaction()
         self._rules = AppendRules.of(str(self.topic_partition), config)
         self._flusher.configure(config)
         self._set_limits(self.segments.active)

@@ -372,16 +372,30 @@ class LogManager:
     async def write_checkpoints(self) -> None:
         """Recovery points, log starts and high watermarks of all folders that work. OSError: of some not."""
         failure: OSError | None = None
-        async with self._checkpointing:
-            for folder in self.folders:
-                if folder.failure is None:
-                    try:
-                        await self._runtime.tasks.in_thread(self._write, folder, self._checkpoints(folder))
-                    except OSError as error:
-                        failure = failure or error
-                        self._folder_error(folder, error)
+        for folder in self.folders:
+            if folder.failure is None:
+                try:
+                    await self._write_checkpoints(folder)
+                except OSError as error:
+                    failure = failure or error
         if failure is not None:
             raise failure
+
+    async def write_checkpoints_of(self, log: Log) -> None:
+        """The same of the folder in which a log lies: the others may be full, or fail. OSError: they are not
+        written."""
+        folder = self._folder_of.get(log.topic_partition)
+        if log.failure is not None or folder is None:
+            raise log.failure or FileNotFoundError(errno.ENOENT, "the log is deleted", log.folder)
+        await self._write_checkpoints(folder)
+
+    async def _write_checkpoints(self, folder: DataFolder) -> None:
+        async with self._checkpointing:
+            try:
+                await self._runtime.tasks.in_thread(self._write, folder, self._checkpoints(folder))
+            except OSError as error:
+                self._folder_error(folder, error)
+                raise
 
     def _checkpoints(self, folder: DataFolder) -> Checkpoints:
         logs = [(p, log) for p, log in self.logs.items() if self._folder_of[p] is folder]

@@ -13,7 +13,7 @@ from contextlib import nullcontext, suppress
 from weakref import WeakValueDictionary
 
 from moldau.log import names
-from moldau.log.index import Read
+from moldau.log.index import Read, read_waiting
 from moldau.log.segment import Segment
 from moldau.log.swap import put_in_place
 from moldau.runtime.ports import Disk, File
@@ -130,6 +130,8 @@ class Segments:
         """
         segment = self.active
         before = self.by_number(len(self._bases) - 2) if len(self._bases) > 1 else segment
+        if before is not segment:
+            before.load_max_timestamp(read_waiting)  # one entry: appends and the next `begin` go by it
         # An empty one may have no files yet.
         with suppress(FileNotFoundError) if segment.size == 0 else nullcontext():
             segment.mark_deleted()

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Checkpoint = Callable[[], Awaitable[None]]
-"""Writes the recovery points and log starts of all logs as they are now: `LogManager.write_checkpoints`."""
+Checkpoint = Callable[["Log"], Awaitable[None]]
+"""Writes a log's recovery point and start as they are now: `LogManager.write_checkpoints_of`."""
 
 
 class Cut(NamedTuple):
@@ -89,7 +89,7 @@ class Truncation:
         start_before = self._log.log_start_offset
         await self._carry_out(await self._look(whole_cut, offset), checkpoint)
         if offset != start_before:  # else a restart would drop what is appended before the old start
-            await checkpoint()
+            await checkpoint(self._log)
 
     async def _look(self, look: Callable[[Disk, str, Segments, int], Cut], offset: int) -> Cut:
         log, runtime = self._log, self._runtime
@@ -102,7 +102,7 @@ class Truncation:
         log, flusher = self._log, self._flusher
         flusher.hold(cut.next_offset)
         try:
-            await checkpoint()
+            await checkpoint(self._log)
             done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             flusher.when_quiet(lambda: self._cut(cut, done))
             await done

@@ -32,6 +32,7 @@ class Stage:
     def __init__(self, world: World, disk: DiskFaults | None = None, **overrides: str) -> None:
         self.host: SimHost = world.host("broker", disk=disk)
         self.settings: TopicConfig = config(**(COMPACTED | overrides))
+        self.folders = [FOLDER]
         self.backoff_ms = 1000
         self.stable_offset: int | None = None
         self.manager: LogManager
@@ -41,7 +42,7 @@ class Stage:
         runtime = self.host.runtime if self.host.alive else self.host.restart()
         self.manager = LogManager(
             runtime,
-            [FOLDER],
+            self.folders,
             cluster_id="cluster",
             node_id=1,
             process_id=1,

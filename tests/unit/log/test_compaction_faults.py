@@ -7,15 +7,8 @@ import uuid
 from typing import Any
 
 import pytest
-from cleaner_stage import (
-    LOG_FOLDER,
-    Stage,
-    fill,
-    last_of_each_key,
-    on_stage,
-    read_all,
-)
-from log_world import PARTITION, append, batch
+from cleaner_stage import COMPACTED, FOLDER, LOG_FOLDER, Stage, fill, last_of_each_key, on_stage, read_all
+from log_world import PARTITION, append, batch, config
 
 from moldau.base.errors import KafkaError
 from moldau.base.ids import TopicPartition
@@ -71,6 +64,66 @@ def test_a_log_that_the_disk_refuses_to_compact_is_tried_again_later(kind: Any) 
         await stage.close()
 
     on_stage(main)
+
+
+def test_a_log_is_not_compacted_above_its_recovery_point() -> None:
+    """Recovery would take the gap that compaction leaves for lost data, and cut the log off there."""
+
+    async def main(stage: Stage, world: World) -> None:
+        log = await stage.open()
+        fill(log)
+        before = read_all(log)
+        stage.host.drive.fail_next("write", path_contains=".snapshot", number=errno.ENOSPC, count=10**6)
+        assert await stage.cleaner.clean(log) is None
+        assert log.last_flushed_offset == 0
+        assert read_all(log) == before
+        assert list(stage.cleaner.uncleanable) == [PARTITION]
+        stage.host.drive.forgive()
+        assert await stage.cleaner.clean(log) is not None
+        await stage.close()
+
+    on_stage(main)
+
+
+def test_a_full_folder_does_not_keep_the_logs_of_another_from_being_compacted() -> None:
+    async def main(stage: Stage, world: World) -> None:
+        stage.folders = [FOLDER, "/full"]
+        log = await stage.open()
+        other = stage.manager.create(TopicPartition("other", 0), uuid.UUID(int=8))
+        assert other.folder.startswith("/full/")
+        fill(log)
+        append(other, batch(b"v"))
+        await other.flush()
+        stage.host.drive.fail_next("write", path_contains="/full/", number=errno.ENOSPC, count=10**6)
+        assert await stage.cleaner.clean(log) is not None
+        assert stage.cleaner.uncleanable == {}
+        stage.host.drive.forgive()
+        await stage.close()
+
+    on_stage(main)
+
+
+def test_a_topic_that_is_no_longer_compacted_ends_its_compaction_and_leaves_nothing_of_it() -> None:
+    async def main(stage: Stage, world: World) -> None:
+        log = await stage.open()
+        fill(log)
+        before = read_all(log)
+        stage.cleaner.start()
+        tasks = stage.host.runtime.tasks
+        while not [name for name in stage.names if name.endswith(".cleaned")]:
+            await tasks.sleep(0.0001)
+        log.configure(config(**(COMPACTED | {"cleanup_policy": "delete"})))
+        while log.reshaping.compaction is not None:
+            await tasks.sleep(0.0001)
+        assert not [name for name in stage.names if name.endswith((".cleaned", ".swap"))]
+        assert read_all(log) == before
+        assert stage.cleaner.uncleanable == {}
+        await tasks.sleep(60)
+        assert read_all(log) == before
+        await stage.close()
+
+    for seed in range(5):
+        on_stage(main, seed)
 
 
 def test_a_deleted_log_ends_its_compaction_before_its_folder_is_free() -> None:

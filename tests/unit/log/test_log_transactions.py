@@ -319,7 +319,7 @@ async def test_a_cut_takes_the_entries_of_the_markers_that_go() -> None:
     end(log, 1, commit=False)
     begin(log, 1, sequence=1)
     end(log, 1, commit=False)
-    await log.truncate_to(3, world.manager.write_checkpoints)
+    await log.truncate_to(3, world.manager.write_checkpoints_of)
     assert entries_on_disk(world) == {"00000000000000000000.txnindex": [(1, 0, 1, 2)]}
     assert unstable(log) == 2
     assert len(read_all(log)) == 3

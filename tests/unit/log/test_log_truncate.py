@@ -43,7 +43,7 @@ def three_segments() -> World:
 
 
 async def truncate(world: World, log: Log, offset: int) -> None:
-    await log.truncate_to(offset, world.manager.write_checkpoints)
+    await log.truncate_to(offset, world.manager.write_checkpoints_of)
 
 
 def values(log: Log) -> list[bytes | None]:
@@ -101,8 +101,8 @@ async def test_the_recovery_point_is_checkpointed_before_anything_is_cut_off() -
     await world.manager.write_checkpoints()
     seen = []
 
-    async def checkpoint() -> None:
-        await world.manager.write_checkpoints()
+    async def checkpoint(of: Log) -> None:
+        await world.manager.write_checkpoints_of(of)
         seen.append((values(log), world.disk.read("/data/recovery-point-offset-checkpoint").split()[-1]))
 
     await log.truncate_to(4, checkpoint)
@@ -113,7 +113,7 @@ async def test_no_flush_raises_the_recovery_point_while_a_cut_is_under_way() -> 
     world = three_segments()
     log = await filled(world, 9)
 
-    async def checkpoint() -> None:
+    async def checkpoint(of: Log) -> None:
         await log.flush()
         assert log.last_flushed_offset == 4
 
@@ -214,7 +214,7 @@ async def test_the_batch_in_which_a_log_begins_is_cut_off_whole() -> None:
 async def test_a_log_begins_anew_at_an_offset(offset: int) -> None:
     world = three_segments()
     log = await filled(world, 9)
-    await log.truncate_fully_and_start_at(offset, world.manager.write_checkpoints)
+    await log.truncate_fully_and_start_at(offset, world.manager.write_checkpoints_of)
     assert (log.log_start_offset, log.next_offset) == (offset, offset)
     assert (log.producers(), log.epochs.entries) == ([], [])
     again = await world.reopen(clean=False)

@@ -9,6 +9,7 @@ is. `cleaner-offset-checkpoint` in each data folder remembers how far each of it
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os.path
 from collections.abc import Callable
@@ -64,7 +65,7 @@ class Logs(Protocol):
     @property
     def logs(self) -> dict[TopicPartition, Log]: ...
 
-    async def write_checkpoints(self) -> None: ...
+    async def write_checkpoints_of(self, log: Log) -> None: ...
 
 
 @dataclass(slots=True)
@@ -215,6 +216,9 @@ class LogCleaner:
         try:
             async with log.reshaping:
                 summary = await self._clean(log)
+        except asyncio.CancelledError:
+            await self._remove_cleaned(log)
+            raise
         except Exception as error:  # whatever is wrong with one log, the others go on
             if log.failure is None:
                 self._note_failure(log, error)
@@ -240,7 +244,9 @@ class LogCleaner:
         # Recovery takes a gap for lost data where the checkpoint does not tell it better.
         if log.last_flushed_offset < job.end_offset:
             await log.flush()
-        await self._manager.write_checkpoints()
+            if log.last_flushed_offset < job.end_offset:
+                raise OSError(errno.ENOSPC, "there is no room for some of its small files", log.folder)
+        await self._manager.write_checkpoints_of(log)
         summary = await self._in_child(log, job)
         await self._note_cleaned(log, job.end_offset)
         return summary

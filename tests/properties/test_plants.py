@@ -24,7 +24,8 @@ from moldau.log.producers import Producers
 from moldau.log.segment import Segment
 from moldau.records.batch import read_header
 from moldau.records.compression import Codec
-from moldau.sim.plants import patched, planted
+from moldau.sim.planting import patched
+from moldau.sim.workloads.log.plants import LOG_PLANTS
 from properties.test_log_properties import LogOnSimulatedDisk
 
 EXAMPLES_MAX = 100
@@ -44,9 +45,9 @@ def checkpoints_are_not_written() -> Iterator[None]:
 
 ANYWHERE: dict[str, Plant] = {
     "checkpoints-are-not-written": checkpoints_are_not_written,
-    "offset-given-twice": partial(planted, "offset-given-twice"),
-    "retries-forgotten-at-restart": partial(planted, "retries-forgotten-at-restart"),
-    "look-up-misses-a-batch": partial(planted, "look-up-misses-a-batch"),
+    "offset-given-twice": partial(LOG_PLANTS.planted, "offset-given-twice"),
+    "retries-forgotten-at-restart": partial(LOG_PLANTS.planted, "retries-forgotten-at-restart"),
+    "look-up-misses-a-batch": partial(LOG_PLANTS.planted, "look-up-misses-a-batch"),
 }
 
 

@@ -180,8 +180,11 @@ class Client:
         topic_ids: dict[str, UUID],
         counts: dict[str, int],
         slowness_s: float = 0.0,
+        incarnation: int = 1,
     ) -> None:
         self.name = name
+        self.incarnation = incarnation
+        """Counts the lives of the client's process."""
         self.runtime = runtime
         self.model = model
         self.random = random

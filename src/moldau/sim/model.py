@@ -6,7 +6,8 @@ the end (`checkers`). It knows nothing of how the broker works.
 
 What holds for a partition (DESIGN's promises 2 and 3, for one broker):
 - Offsets are dense. An offset that was acknowledged or read has that record for ever.
-- What was acknowledged or visible once is visible to whoever asks later: the high watermark never moves back.
+- What was acknowledged or visible once is visible to whoever asks later: the high watermark never moves back, nor does
+  the last stable offset.
 - A process that ends, however it ends, takes nothing of this back. A power cut takes nothing of it back from a topic
   that is flushed before it acknowledges (`flush.messages=1`); of any other topic it may take the end, never a part
   from the middle.
@@ -103,6 +104,8 @@ class Ledger:
     """What was read, by leader epoch and offset."""
     starts: list[Start] = field(default_factory=list)
     visible: Visible = field(default_factory=lambda: Visible(0, 0))
+    stable: Visible = field(default_factory=lambda: Visible(0, 0))
+    """The same of the last stable offset: decided for readers of committed records."""
     look_ups: list[LookUp] = field(default_factory=list)
     power_lost: bool = False
     """Since the log was last opened, by a start that could not open it."""
@@ -139,6 +142,17 @@ class Ledger:
         wanted = self.standing(before)
         if high_watermark < wanted:
             self.fail(f"a high watermark of at least {wanted}", str(high_watermark))
+
+    def on_stable(self, life: int, next_offset: int) -> None:
+        standing = self.standing(Visible(life, next_offset))
+        if standing > self.stable.next_offset:
+            self.stable = Visible(life, standing)
+
+    def check_stable(self, before: Visible, last_stable_offset: int, high_watermark: int) -> None:
+        """An answer's last stable offset, against what was stable when it was asked for."""
+        wanted = self.standing(before)
+        if not wanted <= last_stable_offset <= high_watermark:
+            self.fail(f"a last stable offset from {wanted} to {high_watermark}", str(last_stable_offset))
 
     def check_epoch(self, leader_epoch: int, record: Record) -> None:
         value = record.value or b""
@@ -199,6 +213,7 @@ class Ledger:
                 self.acknowledged.pop(known.value, None)
         del self.records[end:]
         self.visible = Visible(start.life, self.standing(self.visible))
+        self.stable = Visible(start.life, self.standing(self.stable))
 
     def stands(self, life: int, offset: int, how: str) -> bool:
         """Whether what a life said of an offset still holds; a violation where it should and does not."""

@@ -11,10 +11,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from moldau.sim.drive import DiskFaults
-from moldau.sim.model import Model
-from moldau.sim.node import POLL_S, BrokerNode
+from moldau.sim.node import POLL_S
 from moldau.sim.random import SimRandom
-from moldau.sim.world import World
+from moldau.sim.stage import Stage
 
 FAULT_EVERY_S = (0.05, 1.0)
 DOWN_S = (0.0, 0.5)
@@ -26,6 +25,9 @@ ARMED_CRASH_PATIENCE_S = 2.0
 SETTLE_S = 0.5
 """Longer than the slowest disk takes to tell of a failure that has happened already."""
 CLOCK_JUMP_MS = 3000
+CLIENT_GONE_S = (0.0, 1.5)
+POWER_CUTS = ("power_cut", "power_cut_in_a_change", "sync_error")
+"""After a failed sync nobody knows what is on the disk: its process ends with a power cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +36,12 @@ class Mixture:
 
     weights: dict[str, float]
     disk: DiskFaults
+    keeps_power: bool = False
+    """Processes end, the machine does not: for what is not flushed before it is acknowledged."""
 
     @classmethod
-    def draw(cls, random: SimRandom) -> Mixture:
-        names = Nemesis.KINDS
+    def draw(cls, random: SimRandom, *, kills_clients: bool = False) -> Mixture:
+        names = (*Nemesis.KINDS, "client_kill") if kills_clients else Nemesis.KINDS
         weights = {name: random.between(0.2, 1.0) if random.chance(0.6) else 0.0 for name in names}
         if not any(weights.values()):
             weights["power_cut"] = 1.0
@@ -46,6 +50,12 @@ class Mixture:
             short_write_rate=0.01 if random.chance(0.3) else 0.0,
         )
         return cls(weights, disk)
+
+    def without_power_cuts(self) -> Mixture:
+        weights = {name: 0.0 if name in POWER_CUTS else weight for name, weight in self.weights.items()}
+        if not any(weights.values()):
+            weights["kill"] = 1.0
+        return Mixture(weights, self.disk, keeps_power=True)
 
 
 class Nemesis:
@@ -62,24 +72,18 @@ class Nemesis:
         "clock_jump",
     )
 
-    def __init__(
-        self,
-        world: World,
-        node: BrokerNode,
-        model: Model,
-        clients: list[str],
-        mixture: Mixture,
-        counts: dict[str, int],
-    ) -> None:
+    def __init__(self, stage: Stage, mixture: Mixture) -> None:
+        world = stage.world
+        self._stage = stage
         self._world = world
-        self._node = node
-        self._model = model
-        self._clients = clients
+        self._node = stage.node
+        self._model = stage.model
+        self._clients = stage.client_names
         self._mixture = mixture
-        self._counts = counts
+        self._counts = stage.counts
         self._random = world.random.fork("nemesis")
         self._actions: dict[str, Callable[[], Awaitable[None]]] = {
-            name: getattr(self, f"_{name}") for name in self.KINDS
+            name: getattr(self, f"_{name}") for name in mixture.weights
         }
 
     async def run(self, until_s: float) -> None:
@@ -126,7 +130,7 @@ class Nemesis:
     # The broker's ends
 
     def _end_somehow(self) -> None:
-        if self._random.chance(0.5):
+        if not self._mixture.keeps_power and self._random.chance(0.5):
             self._node.crash()
         else:
             self._node.kill()
@@ -154,11 +158,12 @@ class Nemesis:
 
     async def _kill(self) -> None:
         """What the process left unsynced is in the page cache still; a power cut may come for it."""
+        has_power = self._mixture.keeps_power
         self._node.kill()
-        if self._random.chance(0.2):
+        if not has_power and self._random.chance(0.2):
             self._node.crash()
         await self._come_back()
-        if self._random.chance(0.4):
+        if not has_power and self._random.chance(0.4):
             await self._world.sleep(self._random.between(*SOON_S))
             self._node.crash()
             await self._come_back()
@@ -166,6 +171,16 @@ class Nemesis:
     async def _clean_stop(self) -> None:
         await self._node.stop()
         await self._come_back()
+
+    # The clients
+
+    async def _client_kill(self) -> None:
+        """A client's process is killed, and started again after a while."""
+        names = self._stage.mortal_clients
+        if names:
+            name = names[self._random.randrange(len(names))]
+            self._stage.kill_client(name)
+            self._world.loop.in_world(self._random.between(*CLIENT_GONE_S), self._stage.revive, name)
 
     # The network
 

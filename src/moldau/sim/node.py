@@ -48,7 +48,9 @@ class Doorbell:
 
 
 class BrokerNode:
-    def __init__(self, world: World, host: SimHost, model: Model, counts: dict[str, int]) -> None:
+    def __init__(
+        self, world: World, host: SimHost, model: Model, counts: dict[str, int], settings: dict[str, str]
+    ) -> None:
         self.name = host.name
         self.host = host
         self.life = 0
@@ -59,6 +61,7 @@ class BrokerNode:
         self._world = world
         self._model = model
         self._counts = counts
+        self._config = BrokerConfig.parse(SETTINGS | settings)
         self._tree = Tree()
         self._power_lost = False
         self._disks: list[SimDisk] = []
@@ -77,7 +80,7 @@ class BrokerNode:
 
     async def _serve(self, runtime: Runtime) -> None:
         watched = replace(runtime, net=Doorbell(runtime.net, self._on_listen))
-        broker = Broker(BrokerConfig.parse(SETTINGS), watched, MemoryStore(self._tree, runtime.tasks))
+        broker = Broker(self._config, watched, MemoryStore(self._tree, runtime.tasks))
         self.broker = broker
         try:
             await broker.start()

@@ -144,6 +144,11 @@ class SimHost:
         return self._life.alive
 
     @property
+    def lives(self) -> int:
+        """How often it was started."""
+        return self._lives
+
+    @property
     def address(self) -> str:
         return self.station.address
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from moldau.records.record import Record, build_batch
-from moldau.sim.readers import Damaged, unfold
+from moldau.sim.fetching import Damaged, unfold
 
 EPOCH = 3
 BATCH = build_batch([Record(0, 1, b"key", b"value")], leader_epoch=EPOCH)
 
 
 def test_whole_batches_are_read() -> None:
-    assert [(epoch, record.value) for epoch, record in unfold(BATCH, 0)] == [(EPOCH, b"value")]
+    ((header, records),) = unfold(BATCH, 0)
+    assert (header.leader_epoch, [record.value for record in records]) == (EPOCH, [b"value"])
 
 
 @pytest.mark.parametrize("tail", [bytes(70), bytes(5), b"\xff" * 70, BATCH[:-1], BATCH[:61]], ids=len)

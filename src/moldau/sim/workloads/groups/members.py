@@ -12,7 +12,7 @@ from typing import Any
 
 from moldau.base.errors import ErrorCode
 from moldau.sim.client import Client, Disconnected
-from moldau.sim.group_model import Fate, GroupModel
+from moldau.sim.workloads.groups.model import Fate, GroupModel
 
 OFFSET_COMMIT, OFFSET_FETCH, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 8, 9, 11, 12, 13, 14
 

@@ -1,13 +1,9 @@
-"""Bugs on purpose: each is put into the broker for one simulated run, and the checkers must find it.
-
-A plant patches a function of the log, the partition or the simulated disk, and takes the patch back at the end; the
-product's own code knows nothing of them. `python -m moldau.sim --list-plants` lists them.
-"""
+"""Bugs on purpose in the log, the partition and the simulated disk: each must be found by the workload of logs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -22,38 +18,12 @@ from moldau.records import validate
 from moldau.replication.partition import Partition
 from moldau.runtime.ports import Disk
 from moldau.sim.disk import SimFile
+from moldau.sim.planting import Plants, patched
 
-PLANTS: dict[str, Callable[[], AbstractContextManager[None]]] = {}
-
-
-@contextmanager
-def planted(name: str | None) -> Iterator[None]:
-    """Run with a bug in the broker; None plants nothing."""
-    if name is None:
-        yield
-        return
-    with PLANTS[name]():
-        yield
+plant = LOG_PLANTS = Plants()
 
 
-def plant(name: str) -> Callable[[Callable[[], Iterator[None]]], None]:
-    def register(bug: Callable[[], Iterator[None]]) -> None:
-        PLANTS[name] = contextmanager(bug)
-
-    return register
-
-
-@contextmanager
-def patched(owner: Any, name: str, replacement: Callable[..., Any]) -> Iterator[None]:
-    original = owner.__dict__[name]
-    setattr(owner, name, replacement)
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)
-
-
-@plant("offset-given-twice")
+@plant("offset-given-twice", promise=2)
 def offset_given_twice() -> Iterator[None]:
     """Now and then the log forgets that it gave an offset away."""
     append, turns = Log.append, count(1)
@@ -68,7 +38,7 @@ def offset_given_twice() -> Iterator[None]:
         yield
 
 
-@plant("torn-tail-kept")
+@plant("torn-tail-kept", promise=2)
 def torn_tail_kept() -> Iterator[None]:
     """Recovery finds where a torn tail begins, and appends behind it."""
     check = recovery._check_segment
@@ -85,7 +55,7 @@ def torn_tail_kept() -> Iterator[None]:
         yield
 
 
-@plant("bad-batch-taken")
+@plant("bad-batch-taken", promise=7)
 def bad_batch_taken() -> Iterator[None]:
     """Checksums of produced batches are not looked at."""
 
@@ -97,7 +67,7 @@ def bad_batch_taken() -> Iterator[None]:
         yield
 
 
-@plant("visible-before-flushed")
+@plant("visible-before-flushed", promise=1)
 def visible_before_flushed() -> Iterator[None]:
     """Readers see a record while its sync is under way."""
     append = Produce._append
@@ -113,7 +83,7 @@ def visible_before_flushed() -> Iterator[None]:
         yield
 
 
-@plant("acknowledged-before-written")
+@plant("acknowledged-before-written", promise=1)
 def acknowledged_before_written() -> Iterator[None]:
     """Now and then a batch is acknowledged that never reaches the file."""
     pwrite, turns = SimFile.pwrite, count(1)
@@ -127,7 +97,7 @@ def acknowledged_before_written() -> Iterator[None]:
         yield
 
 
-@plant("acknowledged-before-flushed")
+@plant("acknowledged-before-flushed", promise=1)
 def acknowledged_before_flushed() -> Iterator[None]:
     """The answer does not wait for the sync that flush.messages asks for."""
     append = Log.append
@@ -139,14 +109,14 @@ def acknowledged_before_flushed() -> Iterator[None]:
         yield
 
 
-@plant("retry-appended-again")
+@plant("retry-appended-again", promise=3)
 def retry_appended_again() -> Iterator[None]:
     """Sequence numbers are not looked at: an idempotent producer's retry is stored twice."""
     with patched(Producers, "check", lambda *_: None):
         yield
 
 
-@plant("high-watermark-moves-back")
+@plant("high-watermark-moves-back", promise=2)
 def high_watermark_moves_back() -> Iterator[None]:
     """Now and then the high watermark forgets the last records."""
     advance, turns = Partition.advance_high_watermark, count(1)
@@ -160,7 +130,7 @@ def high_watermark_moves_back() -> Iterator[None]:
         yield
 
 
-@plant("look-up-misses-a-batch")
+@plant("look-up-misses-a-batch", promise=2)
 def look_up_misses_a_batch() -> Iterator[None]:
     """A look-up in the index lands one batch too far."""
     find = Segment.find
@@ -175,7 +145,7 @@ def look_up_misses_a_batch() -> Iterator[None]:
         yield
 
 
-@plant("retries-forgotten-at-restart")
+@plant("retries-forgotten-at-restart", promise=3)
 def retries_forgotten_at_restart() -> Iterator[None]:
     """The state of idempotent producers does not survive a restart."""
     begin = Producers.__init__
@@ -187,7 +157,7 @@ def retries_forgotten_at_restart() -> Iterator[None]:
         yield
 
 
-@plant("leader-epoch-goes-on-after-a-crash")
+@plant("leader-epoch-goes-on-after-a-crash", promise=2)
 def leader_epoch_goes_on_after_a_crash() -> Iterator[None]:
     """A crash may take records, and others get their offsets in the same leader epoch."""
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
@@ -12,19 +11,12 @@ from moldau.coordinator.group.classic import ClassicGroup
 from moldau.coordinator.group.offsets import Offsets
 from moldau.coordinator.group.rebalance import Rebalancing
 from moldau.coordinator.journal import PartitionJournal
-from moldau.sim.plants import patched
+from moldau.sim.planting import Plants, patched
 
-GROUP_PLANTS: dict[str, Callable[[], AbstractContextManager[None]]] = {}
-
-
-def plant(name: str) -> Callable[[Callable[[], Iterator[None]]], None]:
-    def register(bug: Callable[[], Iterator[None]]) -> None:
-        GROUP_PLANTS[name] = contextmanager(bug)
-
-    return register
+plant = GROUP_PLANTS = Plants()
 
 
-@plant("assignment-given-to-all")
+@plant("assignment-given-to-all", promise=5)
 def assignment_given_to_all() -> Iterator[None]:
     """Everyone who waits for its part gets the leader's."""
     end_syncs = Rebalancing.end_syncs
@@ -38,14 +30,14 @@ def assignment_given_to_all() -> Iterator[None]:
         yield
 
 
-@plant("generation-not-checked")
+@plant("generation-not-checked", promise=6)
 def generation_not_checked() -> Iterator[None]:
     """A member may sync and commit in whatever generation it believes to be in."""
     with patched(ClassicGroup, "check_generation", lambda *_: None):
         yield
 
 
-@plant("commit-answered-before-it-is-written")
+@plant("commit-answered-before-it-is-written", promise=5)
 def commit_answered_before_it_is_written() -> Iterator[None]:
     """The coordinator answers without waiting for the high watermark."""
     everything: Any = property(lambda _self: 1 << 62)
@@ -53,7 +45,7 @@ def commit_answered_before_it_is_written() -> Iterator[None]:
         yield
 
 
-@plant("load-ends-too-early")
+@plant("load-ends-too-early", promise=5)
 def load_ends_too_early() -> Iterator[None]:
     """Replay forgets the last records of the log."""
     replay_entry = Driver._replay_entry
@@ -66,7 +58,7 @@ def load_ends_too_early() -> Iterator[None]:
         yield
 
 
-@plant("commit-lost-now-and-then")
+@plant("commit-lost-now-and-then", promise=5)
 def commit_lost_now_and_then() -> Iterator[None]:
     """One commit in a while does not reach the memory of the coordinator."""
     commit, turns = Offsets.commit, count(1)
@@ -76,14 +68,4 @@ def commit_lost_now_and_then() -> Iterator[None]:
             commit(self, record)
 
     with patched(Offsets, "commit", forgetful):
-        yield
-
-
-@contextmanager
-def planted_in_groups(name: str | None) -> Iterator[None]:
-    """Run with a bug in the coordinator; None plants nothing."""
-    if name is None:
-        yield
-        return
-    with GROUP_PLANTS[name]():
         yield

@@ -1,0 +1,26 @@
+"""The workloads: what clients do in a simulated run, what is checked of it, and which planted bugs that finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from moldau.sim.planting import Plants
+from moldau.sim.stage import Outcome
+from moldau.sim.workloads.groups import workload as groups
+from moldau.sim.workloads.groups.plants import GROUP_PLANTS
+from moldau.sim.workloads.log import workload as log
+from moldau.sim.workloads.log.plants import LOG_PLANTS
+
+
+class Workload(NamedTuple):
+    simulate: Callable[[int | str, float], Outcome]
+    seconds: float
+    """Virtual ones, of trouble."""
+    plants: Plants
+
+
+WORKLOADS = {
+    "log": Workload(log.simulate, log.SECONDS, LOG_PLANTS),
+    "groups": Workload(groups.simulate_groups, groups.SECONDS, GROUP_PLANTS),
+}

@@ -1,0 +1,91 @@
+"""The second workload: members of a consumer group over one broker, and everything that can go wrong with it.
+
+`simulate_groups(seed)` lets them work for some virtual seconds among crashes, cuts and failing disks, and then, in a
+quiet world, reads every committed offset: once as it is, and once more after a last power cut.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from moldau.sim.fabric import Link
+from moldau.sim.loop import START_S
+from moldau.sim.nemesis import Mixture, Nemesis
+from moldau.sim.random import SimRandom
+from moldau.sim.stage import STEPS_MAX, Outcome, Stage, TopicPlan, run_whole
+from moldau.sim.workloads.groups.members import TOPIC, GroupMember, read_offsets
+from moldau.sim.workloads.groups.model import GroupModel
+from moldau.sim.world import World
+
+SECONDS = 20.0
+COORDINATOR_TOPIC = TopicPlan(
+    "__consumer_offsets",
+    2,
+    {"cleanup.policy": "compact", "flush.messages": "1", "internal.segment.bytes": "20000"},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    members: int
+    partitions: int
+    link: Link
+    disk_delay_s: tuple[float, float]
+    mixture: Mixture
+
+    @classmethod
+    def draw(cls, seed: int | str) -> GroupPlan:
+        random = SimRandom(f"{seed}/group plan")
+        return cls(
+            members=2 + random.randrange(4),
+            partitions=1 + random.randrange(6),
+            link=Link(delay_s=(0.000_05, (0.001, 0.01, 0.05)[random.randrange(3)]), partial_rate=0.05),
+            disk_delay_s=(0.000_05, (0.003, 0.02, 0.1)[random.randrange(3)]),
+            mixture=Mixture.draw(random),
+        )
+
+
+def simulate_groups(seed: int | str, seconds: float = SECONDS) -> Outcome:
+    """One run, whole: the same for one seed and length in whatever process."""
+    plan = GroupPlan.draw(seed)
+    outcome = Outcome(seed)
+    with World(seed, link=plan.link, steps_max=STEPS_MAX) as world:
+        run = GroupRun(world, plan, outcome.counts)
+        run_whole(world, run.scenario(seconds), run.stage.model, outcome)
+    return outcome
+
+
+class GroupRun:
+    def __init__(self, world: World, plan: GroupPlan, counts: dict[str, int]) -> None:
+        self.stage = Stage(world, counts, disk=plan.mixture.disk, disk_delay_s=plan.disk_delay_s)
+        self._groups = GroupModel(self.stage.model)
+        self._plan = plan
+
+    async def scenario(self, seconds: float) -> None:
+        stage, plan = self.stage, self._plan
+        stage.node.start()
+        await stage.create_topics([COORDINATOR_TOPIC, TopicPlan(TOPIC, plan.partitions, {})])
+        for number in range(plan.members):
+            client = stage.client(f"member-{number}")
+            stage.start(client, GroupMember(client, self._groups, plan.partitions))
+        nemesis = Nemesis(stage, plan.mixture)
+        await nemesis.run(START_S + seconds)
+        await nemesis.calm()
+        await stage.drain()
+        await self._verify("first")
+        if not stage.model.violations:
+            stage.node.crash()
+            await nemesis.calm()
+            await self._verify("second")
+        stage.node.check()
+
+    async def _verify(self, name: str) -> None:
+        """Every offset that was acknowledged is there."""
+        client = self.stage.client(f"{name}-verifier")
+        partitions = tuple(range(self._plan.partitions))
+
+        async def read() -> None:
+            while not await read_offsets(client, self._groups, partitions):
+                await client.pause()
+
+        await self.stage.in_host(client, read(), "offsets to be readable in a quiet world")

@@ -6,6 +6,7 @@ import json
 import re
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -41,12 +42,18 @@ APIS = {
     "AlterConfigs": "0 to 2 [usable: 2]",
     "DescribeLogDirs": "1 to 5 [usable: 5]",
     "CreatePartitions": "0 to 3 [usable: 3]",
+    "ElectLeaders": "0 to 2 [usable: 2]",
+    "AlterPartitionReassignments": "0 to 1 [usable: 1]",
+    "ListPartitionReassignments": "0 [usable: 0]",
     "IncrementalAlterConfigs": "0 to 1 [usable: 1]",
     "DescribeCluster": "0 to 2 [usable: 2]",
     "DescribeProducers": "0 [usable: 0]",
     "ListConfigResources": "0 to 1 [usable: 1]",
     "DescribeTopicPartitions": "0 [usable: 0]",
 }
+
+LEADER_ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
+REASSIGNMENT = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +151,26 @@ def test_transactions_describes_the_idempotent_producers_of_a_partition(java: Ja
     producer_id, epoch, _, last_sequence, timestamp_ms, _ = producer.split()
     assert (int(producer_id) >= 0, epoch, last_sequence) == (True, "0", "2")
     assert int(timestamp_ms) > 1_700_000_000_000
+
+
+def test_leader_election_finds_every_leader_in_its_place(java: JavaTools, filled: str) -> None:
+    one = ("--election-type", "preferred", "--topic", filled, "--partition", "1")
+    assert (
+        f"Valid replica already elected for partitions {filled}-1" in java.run(LEADER_ELECTION, *one).stdout
+    )
+    assert java.run(LEADER_ELECTION, "--election-type", "unclean", "--all-topic-partitions").stdout == ""
+
+
+def test_partitions_are_reassigned_to_where_they_are(java: JavaTools, filled: str, tmp_path: Path) -> None:
+    wanted = {"topic": filled, "partition": 0, "replicas": [1]}
+    file = tmp_path / "reassignment.json"
+    file.write_text(json.dumps({"version": 1, "partitions": [wanted]}))
+    given = ("--reassignment-json-file", str(file))
+    started = java.run(REASSIGNMENT, *given, "--execute").stdout
+    assert f"Successfully started partition reassignment for {filled}-0" in started
+    verified = java.run(REASSIGNMENT, *given, "--verify").stdout
+    assert f"Reassignment of partition {filled}-0 is completed." in verified
+    assert "No partition reassignments found." in java.run(REASSIGNMENT, "--list").stdout
 
 
 def test_the_console_consumer_waits_for_messages_that_come_later(

@@ -1,0 +1,16 @@
+"""ListPartitionReassignments (46): nothing moves where a broker is alone (`controller.reassignments`)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from moldau.base.errors import ErrorCode
+from moldau.broker.interface import AdminBroker, AdminContext
+
+API_KEY = 46
+VERSIONS = (0, 0)
+
+
+def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
+    return SimpleNamespace(throttle_time=0, error_code=ErrorCode.none, error_message=None, topics=())

@@ -213,6 +213,17 @@ def test_small_segments_become_one_within_the_limit(tmp_path: Path) -> None:
     assert folder.offsets() == list(range(10))
 
 
+@pytest.mark.parametrize("first", [2**31 - 2, 2**31 - 1, 3 * 2**31])
+def test_a_segment_of_which_nothing_is_left_is_not_stretched_beyond_what_its_indexes_can_say(
+    tmp_path: Path, first: int
+) -> None:
+    folder = Folder(tmp_path, [[batch_of(0, (b"a", b"0"))], [batch_of(first, (b"a", b"1"), (b"a", b"2"))]])
+    folder.compact(alone=True)
+    assert folder.offsets() == [first + 1]
+    assert folder.bases == ([0] if first + 1 < 2**31 else [0, first])
+    assert folder.compact(alone=True).bytes_written == 0
+
+
 def test_a_new_segment_holds_no_offset_farther_from_its_base_than_its_index_can(tmp_path: Path) -> None:
     far = 2**31 + 5
     folder = Folder(tmp_path, [[batch_of(0, (b"a", b""))], [batch_of(far, (b"b", b""))]])

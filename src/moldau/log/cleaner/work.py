@@ -16,6 +16,7 @@ from moldau.log.cleaner.keys import Keys, Survivors
 from moldau.log.cleaner.output import Output
 from moldau.log.cleaner.transactions import Transactions
 from moldau.log.scan import checked_batches
+from moldau.log.segment import RELATIVE_OFFSET_MAX
 from moldau.records.batch import BatchHeader, read_header
 from moldau.records.record import records_of
 from moldau.runtime.ports import Buffer, Child, File
@@ -132,11 +133,11 @@ class _Compaction:
                 if not is_changed and cleaned is not batch:
                     is_changed = True
                     if found.position:
-                        output = self._begin_output(group)
+                        output = self._begin_output(group, header)
                         self._copy_before(output, file, found.position)
                 if cleaned is not None:
                     if is_changed and output is None:
-                        output = self._begin_output(group)
+                        output = self._begin_output(group, header)
                     self._keep(output, header, cleaned, cleaned is batch)
             file.close()
         old = tuple(source.base_offset for source in group)
@@ -147,8 +148,11 @@ class _Compaction:
         if self._vanished and (not is_changed or len(self._vanished) >= GROUP_SEGMENTS_MAX):
             self._report_vanished()
 
-    def _begin_output(self, group: tuple[Source, ...]) -> Output:
-        """Segments before it of which nothing is left are taken in: it begins where they did."""
+    def _begin_output(self, group: tuple[Source, ...], first: BatchHeader) -> Output:
+        """Segments before it of which nothing is left are taken in: it begins where they did, unless its first
+        batch is too far from there."""
+        if self._vanished and first.last_offset - self._vanished[0] > RELATIVE_OFFSET_MAX:
+            self._report_vanished()
         return self._new_output(self._vanished[0] if self._vanished else group[0].base_offset)
 
     def _new_output(self, base_offset: int) -> Output:

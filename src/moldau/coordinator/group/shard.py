@@ -16,7 +16,7 @@ from moldau.coordinator.group import records
 from moldau.coordinator.group.classic import ClassicGroup
 from moldau.coordinator.group.classic_protocol import ClassicProtocol
 from moldau.coordinator.group.commits import Commits, Fetched, Group, PartitionWanted
-from moldau.coordinator.group.consumer.events import DOWNGRADED, ConsumerEvents, Groups
+from moldau.coordinator.group.consumer.events import DIMINISHED, DOWNGRADED, ConsumerEvents, Groups
 from moldau.coordinator.group.consumer.group import ConsumerGroup
 from moldau.coordinator.group.consumer.messages import Beat, DescribedGroup
 from moldau.coordinator.group.consumer.protocol import MEMBER_TIMERS
@@ -165,11 +165,12 @@ class GroupShard:
             self._rebalancing.on_sync_deadline(group, draft)
         elif what == "session":
             self._classic.on_session_end(group, member_id, draft)
-        elif what == DOWNGRADED:
+        elif what in DOWNGRADED:
             self._consumer.on_downgraded(group)
             for member in group.members.values():
                 self._rebalancing.heard_from(group, member, draft)
-            self._rebalancing.prepare(group, draft)
+            if what == DIMINISHED:
+                self._rebalancing.prepare(group, draft)
         return draft.decision()
 
     def _expire(self, moment: Moment) -> Iterator[Decision]:

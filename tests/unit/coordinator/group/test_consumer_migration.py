@@ -252,6 +252,29 @@ def test_a_consumer_that_is_refused_leaves_the_classic_group_as_it_was(coordinat
     assert waiting.response.error_code is ErrorCode.none
 
 
+def test_an_id_that_was_given_out_keeps_no_consumer_from_an_empty_group(coordinator: Consumers) -> None:
+    given = coordinator.join(protocols=subscription(), is_id_required=True).response
+    assert given.error_code is ErrorCode.member_id_required
+    assert not Consumer(coordinator, "new").join().error_code
+    assert coordinator.kind() == "consumer"
+    joined = coordinator.join(member_id=given.member_id, protocols=subscription()).response
+    assert (joined.error_code, joined.member_id) == (ErrorCode.none, given.member_id)
+
+
+def test_a_classic_instance_in_the_place_of_the_last_consumer_goes_on_without_a_rebalance(
+    coordinator: Consumers,
+) -> None:
+    consumer = Consumer(coordinator, "new", instance_id="i")
+    consumer.join()
+    joined = coordinator.join(instance_id="i", protocols=subscription()).response
+    coordinator.sleep(0)
+    assert coordinator.kind() == "classic"
+    assert coordinator.state() == "Stable"
+    assert coordinator.heartbeat(joined, "i") is ErrorCode.none
+    synced = coordinator.sync(joined, instance_id="i").response
+    assert read_assignment(synced.assignment)[0] == {TOPIC: (0, 1, 2, 3)}
+
+
 def test_a_downgrade_that_cannot_be_recorded_is_made_later(coordinator: Consumers) -> None:
     classic = classic_member(coordinator)
     consumer = Consumer(coordinator, "new")

@@ -33,7 +33,8 @@ from moldau.coordinator.group.settings import GroupSettings
 from moldau.coordinator.reply import Reply
 from moldau.coordinator.shard import Decision, Moment
 
-DOWNGRADED = "downgraded"
+STEADY, DIMINISHED = DOWNGRADED = ("downgraded", "downgraded and diminished")
+"""A classic group again: with as many members, the last consumer having become one of them, or with fewer."""
 RETRY_MS = 1_000
 """When a member that is out of time is looked at again: that it is out may not have been recorded."""
 Groups = dict[str, ClassicGroup | ConsumerGroup]
@@ -133,7 +134,7 @@ class ConsumerEvents:
             raise missing
         if group is None:
             return Edit(ConsumerGroup(beat.group_id), draft)
-        if group.is_empty and not group.pending_members:
+        if group.is_empty:
             draft.record(GroupForgotten(beat.group_id))
             return Edit(ConsumerGroup(beat.group_id), draft)
         self._migration.check_upgrade(group)
@@ -153,13 +154,13 @@ class ConsumerEvents:
         if not leaving:
             return
         if self._migration.may_downgrade(edit.group, leaving):
-            self._downgrade(edit, leaving)
+            self._downgrade(edit, leaving, DIMINISHED)
         else:
             self._protocol.remove(edit, leaving)
 
-    def _downgrade(self, edit: Edit, leaving: Collection[ConsumerMember]) -> None:
+    def _downgrade(self, edit: Edit, leaving: Collection[ConsumerMember], what: str) -> None:
         self._migration.downgrade(edit.group, leaving, edit.draft)
-        self._deadlines.set((DOWNGRADED, edit.group.group_id, ""), edit.draft.moment.ms)
+        self._deadlines.set((what, edit.group.group_id, ""), edit.draft.moment.ms)
 
     def on_downgraded(self, group: ClassicGroup) -> None:
         """The records are applied: its members are those of a classic group."""
@@ -180,7 +181,7 @@ class ConsumerEvents:
         except KafkaError as refusal:
             return Decision(answers=((reply, Joined(refusal.code, join.member_id)),))
         if self._migration.may_downgrade(edit.group, ()):
-            self._downgrade(edit, ())
+            self._downgrade(edit, (), STEADY)
         edit.draft.answer(reply, answer)
         return edit.draft.decision()
 

@@ -350,7 +350,7 @@ def both_protocols(talk: Conversation) -> None:
         describe(talk, "downgraded", group)
         classic.heartbeat("is to join")
         classic.enter("alone", [subscribed])
-        classic.sync("alone", [(classic.id, b"")])
+        classic.sync("alone", [(classic.id, _assignment(topic, 0))])  # else it is chance who gets which
         classic.describe("stable")
         settle()
         two = Consumer(talk, group, "two")
@@ -363,3 +363,9 @@ def _subscription(topic: str) -> bytes:
     name = topic.encode()
     head = b"\x00\x01\x00\x00\x00\x01" + len(name).to_bytes(2, "big") + name
     return head + b"\xff\xff\xff\xff\x00\x00\x00\x00"
+
+
+def _assignment(topic: str, partition: int) -> bytes:
+    name = topic.encode()
+    head = b"\x00\x00\x00\x00\x00\x01" + len(name).to_bytes(2, "big") + name
+    return head + b"\x00\x00\x00\x01" + partition.to_bytes(4, "big") + b"\xff\xff\xff\xff"

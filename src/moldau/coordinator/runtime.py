@@ -8,6 +8,7 @@ partition is not led here gets NOT_COORDINATOR, and the client looks for the coo
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Generic
 
 from moldau.base.errors import ErrorCode
@@ -17,10 +18,13 @@ from moldau.coordinator.reply import Reply
 from moldau.coordinator.shard import Decision, Moment, Producer, ShardT
 from moldau.runtime.ports import Clock, Tasks
 
+HASHES_KEPT = 10_000
+"""Every request of a member needs the hash of its group's id."""
 Failed = Callable[[ErrorCode], Any]
 """Makes an API's answer from an error of the coordinator."""
 
 
+@lru_cache(maxsize=HASHES_KEPT)
 def java_hash(text: str) -> int:
     """What Java's hash code of a text is, taken as a number without a sign."""
     value = 0

@@ -85,9 +85,11 @@ class Evolution:
     def compute_target(self, edit: Edit) -> None:
         """For the group's epoch, unless there is one, or the last one is too young."""
         group, wall_ms = edit.group, edit.draft.moment.wall_ms
+        if group.assignment_epoch >= group.epoch:
+            return
         interval_ms = self._settings.times_of(group.group_id).assignment_interval_ms
         due_ms = group.assignment_timestamp_ms + interval_ms if group.assignment_timestamp_ms else 0
-        if group.assignment_epoch >= group.epoch or wall_ms < due_ms:
+        if wall_ms < due_ms:
             return
         members = {
             member.member_id: MemberSpec(

@@ -11,7 +11,7 @@ was asked to give up, goes to nobody else.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import Enum
 from uuid import UUID
 
@@ -52,6 +52,7 @@ class ConsumerGroup:
         self.is_outdated = True
         """What is known of the subscribed topics may have changed. After a fail-over it may, too."""
         self._holders: dict[tuple[UUID, int], str] = {}
+        self._topic_readers: Counter[str] = Counter()  # of those who name them
         self._regex_readers: Counter[str] = Counter()
 
     def copy(self) -> ConsumerGroup:
@@ -63,7 +64,8 @@ class ConsumerGroup:
         other.members, other.static_members = dict(self.members), dict(self.static_members)
         other.targets, other.regexes = dict(self.targets), dict(self.regexes)
         other.has_partition_metadata, other.is_outdated = self.has_partition_metadata, self.is_outdated
-        other._holders, other._regex_readers = dict(self._holders), Counter(self._regex_readers)
+        other._holders = dict(self._holders)
+        other._topic_readers, other._regex_readers = self._topic_readers.copy(), self._regex_readers.copy()
         return other
 
     # ---- what is recorded -----------------------------------------------------------------------------------
@@ -96,15 +98,15 @@ class ConsumerGroup:
         match record:
             case records.MemberRecorded():
                 member = self.member_or_new(record.member_id)
-                self.members[record.member_id] = member.subscribed_as(record)
-                self._count_regex(member.regex, -1)
-                self._count_regex(record.regex, 1)
+                self._count_subscription(member, -1)
+                member = self.members[record.member_id] = member.subscribed_as(record)
+                self._count_subscription(member, 1)
                 if record.instance_id is not None:
                     self.static_members[record.instance_id] = record.member_id
             case records.MemberForgotten():
                 gone = self.members.pop(record.member_id, None)
                 if gone is not None:
-                    self._count_regex(gone.regex, -1)
+                    self._count_subscription(gone, -1)
                     self._release(gone)
                     if self.static_members.get(gone.instance_id or "") == gone.member_id:
                         del self.static_members[gone.instance_id or ""]
@@ -114,11 +116,11 @@ class ConsumerGroup:
                 if record.member_id in self.members:
                     self._hold(self.members[record.member_id].unassigned())
 
-    def _count_regex(self, regex: str, change: int) -> None:
-        if regex:
-            self._regex_readers[regex] += change
-            if not self._regex_readers[regex]:
-                del self._regex_readers[regex]
+    def _count_subscription(self, member: ConsumerMember, change: int) -> None:
+        for topic in member.topics:
+            _count(self._topic_readers, topic, change)
+        if member.regex:
+            _count(self._regex_readers, member.regex, change)
 
     def _hold(self, member: ConsumerMember) -> None:
         before = self.members.get(member.member_id)
@@ -176,8 +178,13 @@ class ConsumerGroup:
         resolved = self.regexes.get(member.regex) if member.regex else None
         return member.topics if resolved is None else member.topics.union(resolved.topics)
 
-    def subscribed_topics(self) -> set[str]:
-        return set().union(*(self.topics_of(member) for member in self.members.values()))
+    def subscribed_topics(self) -> Collection[str]:
+        """By name or by an expression. Counted as members come and go, since every join asks for it."""
+        topics = dict.fromkeys(self._topic_readers)
+        for regex in self._regex_readers:
+            if regex in self.regexes:
+                topics.update(dict.fromkeys(self.regexes[regex].topics))
+        return topics.keys()
 
     def subscribers(self, regex: str) -> int:
         return self._regex_readers[regex]
@@ -257,7 +264,7 @@ class ConsumerGroup:
         """Which topics it reads is always known."""
 
     def is_subscribed_to(self, topic: str) -> bool:
-        return any(topic in self.topics_of(member) for member in self.members.values())
+        return topic in self.subscribed_topics()
 
     def kept_since_ms(self, committed: Committed) -> int | None:
         return committed.commit_timestamp_ms
@@ -276,3 +283,9 @@ class ConsumerGroup:
         if self.has_partition_metadata:
             gone.append(records.PartitionMetadataForgotten(group_id))
         return [*gone, records.EpochForgotten(group_id)]
+
+
+def _count(readers: Counter[str], key: str, change: int) -> None:
+    readers[key] += change
+    if not readers[key]:
+        del readers[key]

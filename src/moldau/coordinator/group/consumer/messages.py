@@ -31,6 +31,12 @@ class Beat(NamedTuple):
     owned: Mapping[UUID, Set[int]] | None = None
 
     @property
+    def is_plain(self) -> bool:
+        """It says no more than that the member is there, and perhaps what it has."""
+        has_settings = self.instance_id or self.rack_id or self.rebalance_timeout_ms != NOT_SAID_MS
+        return not has_settings and self.topics is None and self.regex is None and self.assignor is None
+
+    @property
     def is_full(self) -> bool:
         """It says everything, as after a failure: then the answer does, too."""
         has_subscription = self.topics is not None or self.regex is not None

@@ -141,7 +141,7 @@ class ConsumerProtocol:
         regex_before, regex = before.regex, member.regex
         if regex != regex_before and regex and not edit.group.subscribers(regex):
             self._evolution.check_regex(regex)
-        if is_new or member != before:
+        if is_new or (member is not before and member != before):
             edit.record(member.as_subscribed(edit.group.group_id))
         if regex != regex_before:
             if regex_before and not edit.group.subscribers(regex_before):
@@ -166,7 +166,7 @@ class ConsumerProtocol:
             evolution.refresh(edit, is_changed=has_resubscribed or has_resolved)
         evolution.compute_target(edit)
         moved = evolution.reconcile(edit, member, owned, has_resubscribed=has_resubscribed or has_resolved)
-        if moved != member:
+        if moved is not member and moved != member:
             edit.record(moved.as_assigned(edit.group.group_id))
             if moved.classic is None:
                 self._watch_revocation(edit, moved)
@@ -249,7 +249,10 @@ def assignment_of(assigned: Assigned) -> Assignment:
 
 
 def _updated(member: ConsumerMember, beat: Beat) -> ConsumerMember:
-    """With what the heartbeat says anew."""
+    """With what the heartbeat says anew: the same, not a copy, where that is nothing, as in nearly all of them."""
+    is_same_client = beat.client_id == member.client_id and beat.client_host == member.client_host
+    if beat.is_plain and is_same_client and member.classic is None:
+        return member
     return replace(
         member,
         instance_id=member.instance_id if beat.instance_id is None else beat.instance_id,

@@ -8,7 +8,6 @@ by SyncGroup; it never leads.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.coordinator.deadlines import Deadlines
@@ -179,8 +178,7 @@ class ClassicMembers:
 
 
 def _updated(member: ConsumerMember, join: Join, subscription: Subscription) -> ConsumerMember:
-    return replace(
-        member,
+    return member._replace(
         instance_id=join.instance_id,
         rack_id=subscription.rack_id,
         client_id=join.client_id,

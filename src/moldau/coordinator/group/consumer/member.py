@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from types import MappingProxyType
+from typing import NamedTuple
 from uuid import UUID
 
 from moldau.coordinator.group.consumer.records import (
@@ -23,10 +23,6 @@ LEAVING_FOR_A_WHILE = -2
 NOTHING: Mapping[UUID, Mapping[int, int]] = MappingProxyType({})
 
 
-def _nothing() -> Assigned:
-    return NOTHING
-
-
 class MemberState(IntEnum):
     """With Kafka's numbers in the log."""
 
@@ -38,8 +34,7 @@ class MemberState(IntEnum):
     UNKNOWN = 127
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerMember:
+class ConsumerMember(NamedTuple):
     member_id: str
     instance_id: str | None = None
     rack_id: str | None = None
@@ -54,12 +49,11 @@ class ConsumerMember:
     epoch: int = 0
     previous_epoch: int = 0
     state: MemberState = MemberState.STABLE
-    assigned: Assigned = field(default_factory=_nothing)
-    revoking: Assigned = field(default_factory=_nothing)
+    assigned: Assigned = NOTHING
+    revoking: Assigned = NOTHING
 
     def subscribed_as(self, record: MemberRecorded) -> ConsumerMember:
-        return replace(
-            self,
+        return self._replace(
             instance_id=record.instance_id,
             rack_id=record.rack_id,
             client_id=record.client_id,
@@ -88,8 +82,7 @@ class ConsumerMember:
 
     def assigned_as(self, record: CurrentRecorded) -> ConsumerMember:
         known = record.state in list(MemberState)
-        return replace(
-            self,
+        return self._replace(
             epoch=record.epoch,
             previous_epoch=record.previous_epoch,
             state=MemberState(record.state) if known else MemberState.UNKNOWN,
@@ -110,8 +103,7 @@ class ConsumerMember:
 
     def unassigned(self) -> ConsumerMember:
         """What it had is forgotten, and no member is without a subscription."""
-        return replace(
-            self,
+        return self._replace(
             epoch=LEAVING,
             previous_epoch=LEAVING,
             state=MemberState.STABLE,
@@ -121,6 +113,14 @@ class ConsumerMember:
 
     def is_reconciled_to(self, epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == epoch
+
+    @property
+    def held(self) -> Assigned:
+        """What it has, and what it is about to give up."""
+        held = {topic_id: dict(partitions) for topic_id, partitions in self.assigned.items()}
+        for topic_id, partitions in self.revoking.items():
+            held.setdefault(topic_id, {}).update(partitions)
+        return held
 
     def assignment_epoch(self, topic_id: UUID, partition: int) -> int | None:
         """When it got a partition that it has, or is about to give up."""

@@ -9,7 +9,6 @@ up what they were asked to within their rebalance time-out, are out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.coordinator.deadlines import Deadlines
@@ -113,7 +112,7 @@ class ConsumerProtocol:
         """Another instance with the same instance id takes the place of the one before, and what it had."""
         group_id = edit.group.group_id
         target = edit.group.targets.get(current.member_id)
-        successor = replace(current, member_id=member_id, epoch=JOINING, previous_epoch=JOINING)
+        successor = current._replace(member_id=member_id, epoch=JOINING, previous_epoch=JOINING)
         self._remove(edit, current)
         edit.record(successor.as_subscribed(group_id))
         if target is not None:
@@ -141,7 +140,7 @@ class ConsumerProtocol:
         regex_before, regex = before.regex, member.regex
         if regex != regex_before and regex and not edit.group.subscribers(regex):
             self._evolution.check_regex(regex)
-        if is_new or (member is not before and member != before):
+        if is_new or member != before:
             edit.record(member.as_subscribed(edit.group.group_id))
         if regex != regex_before:
             if regex_before and not edit.group.subscribers(regex_before):
@@ -166,7 +165,7 @@ class ConsumerProtocol:
             evolution.refresh(edit, is_changed=has_resubscribed or has_resolved)
         evolution.compute_target(edit)
         moved = evolution.reconcile(edit, member, owned, has_resubscribed=has_resubscribed or has_resolved)
-        if moved is not member and moved != member:
+        if moved != member:
             edit.record(moved.as_assigned(edit.group.group_id))
             if moved.classic is None:
                 self._watch_revocation(edit, moved)
@@ -190,8 +189,7 @@ class ConsumerProtocol:
         member = self.check_static(current, beat.instance_id, beat.member_id)
         if beat.epoch != LEAVING_FOR_A_WHILE:
             return left, [member]
-        away = replace(
-            member,
+        away = member._replace(
             epoch=LEAVING_FOR_A_WHILE,
             assigned={topic: dict.fromkeys(held, 0) for topic, held in member.assigned.items()},
             revoking={},
@@ -253,8 +251,7 @@ def _updated(member: ConsumerMember, beat: Beat) -> ConsumerMember:
     is_same_client = beat.client_id == member.client_id and beat.client_host == member.client_host
     if beat.is_plain and is_same_client and member.classic is None:
         return member
-    return replace(
-        member,
+    return member._replace(
         instance_id=member.instance_id if beat.instance_id is None else beat.instance_id,
         rack_id=member.rack_id if beat.rack_id is None else beat.rack_id,
         client_id=beat.client_id,

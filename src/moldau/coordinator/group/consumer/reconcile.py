@@ -8,7 +8,6 @@ given it up. So no two members ever have one partition, whatever is lost on the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
-from dataclasses import replace
 from uuid import UUID
 
 from moldau.base.errors import ErrorCode, KafkaError
@@ -116,8 +115,7 @@ class Reconciliation:
     def _moved(
         self, epoch: int, state: MemberState, assigned: Assigned, revoking: Assigned = NOTHING
     ) -> ConsumerMember:
-        return replace(
-            self._member,
+        return self._member._replace(
             epoch=epoch,
             previous_epoch=self._member.epoch,
             state=state,

@@ -1,6 +1,7 @@
 """node-rdkafka's end-to-end suite (`e2e/`), from the npm package, whose native part is compiled at installation.
 
-Mocha runs it one test at a time, chosen by its full title, with the hooks around it.
+Mocha runs it one test at a time, chosen by its full title, with the hooks around it; where each test goes on from the
+one before it (`TOGETHER`), a whole group of them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ BUILD_TIMEOUT_S = 1800
 TEST_TIMEOUT_MS = "60000"
 BY_CHANCE = "Consumer committed and position should obey the timeout"
 """Left out: it fails where the broker answers faster than a time-out of nothing."""
+TOGETHER = frozenset({"Transactional Producer"})
+"""Groups of tests, by the beginning of their titles."""
 _NOTE_LENGTH_MAX = 160
 
 
@@ -60,10 +63,11 @@ class NodeRdkafka(Suite):
             folder, "--dry-run", "--reporter", "json", "--reporter-option", f"output={report}"
         )
         make(words, folder, log=folder / "titles.log", timeout_s=60)
-        return [title for title in titles(json.loads(report.read_text())) if title != BY_CHANCE]
+        return runs_of(titles(json.loads(report.read_text())))
 
     def command(self, folder: Path, scratch: Path, run: str, address: str, *, is_ci: bool) -> Command:
-        words = self._mocha(folder, "--reporter", "json", "--grep", f"^{re.escape(run)}$")
+        end = " " if run in TOGETHER else "$"
+        words = self._mocha(folder, "--reporter", "json", "--grep", f"^{re.escape(run)}{end}")
         return Command(words, scratch, {"KAFKA_HOST": address})
 
     def read(self, run: str, ended: Ended) -> list[Result]:
@@ -75,15 +79,28 @@ def titles(report: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(test["fullTitle"] for test in report["tests"]))
 
 
+def runs_of(titles: list[str]) -> list[str]:
+    """A run for each title, or for the group that it belongs to."""
+    groups = {
+        title: next((group for group in TOGETHER if title.startswith(f"{group} ")), title) for title in titles
+    }
+    return [run for run in dict.fromkeys(groups.values()) if run != BY_CHANCE]
+
+
 def read_mocha(run: str, ended: Ended) -> list[Result]:
-    """The result of one test in mocha's JSON, at the end of what was printed; a hook that fails is a failure."""
+    """The results in mocha's JSON, at the end of what was printed; a hook that fails is a failure, too."""
     begin = ended.output.rfind('{\n  "stats": {')
-    if begin < 0:
+    if begin < 0 or ended.code is None:
         return alone(run, ended, None)
     report, _ = json.JSONDecoder().raw_decode(ended.output, begin)
-    if report["failures"]:
-        message = report["failures"][0]["err"].get("message", "")
-        return alone(run, ended, Outcome.FAILED, " ".join(message.split())[:_NOTE_LENGTH_MAX])
-    if report["pending"]:
-        return alone(run, ended, Outcome.SKIPPED)
-    return alone(run, ended, Outcome.PASSED if report["passes"] else None)
+    results = {}
+    for part, outcome in (
+        ("passes", Outcome.PASSED),
+        ("pending", Outcome.SKIPPED),
+        ("failures", Outcome.FAILED),
+    ):
+        for test in report[part]:
+            name = test["fullTitle"] if run in TOGETHER else run
+            note = " ".join(test.get("err", {}).get("message", "").split())
+            results[name] = Result(name, outcome, note[:_NOTE_LENGTH_MAX])
+    return list(results.values()) or alone(run, ended, None)

@@ -7,7 +7,7 @@ import json
 from foreign.franz_go import read_go_tests
 from foreign.kafka_python import collected, read_pytest
 from foreign.librdkafka import broker_tests, read_test_runner
-from foreign.node_rdkafka import read_mocha, titles
+from foreign.node_rdkafka import read_mocha, runs_of, titles
 from foreign.suite import Ended, Outcome, Result
 
 GO = """=== RUN   TestGroup
@@ -171,3 +171,12 @@ def test_mocha_without_a_result_is_a_failure() -> None:
 
 def test_a_title_that_mocha_has_twice_is_run_once() -> None:
     assert titles({"tests": [{"fullTitle": "a b"}, {"fullTitle": "c"}, {"fullTitle": "a b"}]}) == ["a b", "c"]
+
+
+def test_tests_that_go_on_from_each_other_are_one_run_with_a_result_each() -> None:
+    group = "Transactional Producer"
+    init, hook = f"{group} should init", f'{group} abort "before all" hook'
+    assert runs_of(["a", init, f"{group} abort should abort", "b"]) == ["a", group, "b"]
+    failure = {"fullTitle": hook, "err": {"message": "Expected C"}}
+    report = mocha(passes=[{"fullTitle": init}], failures=[failure])
+    assert read_mocha(group, Ended(1, report)) == [passed(init), Result(hook, Outcome.FAILED, "Expected C")]

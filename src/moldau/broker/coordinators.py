@@ -159,16 +159,27 @@ class Coordinators:
     # ---- who coordinates ------------------------------------------------------------------------------------
 
     async def find(self, topic: str, key: str) -> tuple[ErrorCode, int]:
-        """The id of the broker that coordinates a key; its topic is made where it is not there yet."""
-        if self._partition_count(topic) == 0:
+        """The id of the broker that coordinates a key; its topic is made where it is not there yet.
+
+        A topic in the making is waited for: that is over sooner than a client that was refused comes back.
+        """
+        leader = self._coordinator_of(topic, key)
+        if leader == NO_LEADER:
             await self._create(topic)
-        found = self._broker.image.topics.get(topic)
+            leader = self._coordinator_of(topic, key)
+        return ErrorCode.coordinator_not_available if leader == NO_LEADER else ErrorCode.none, leader
+
+    def _coordinator_of(self, topic: str, key: str) -> int:
+        """Who leads the key's partition; this broker counts when it has taken the partition up."""
+        image = self._broker.image
+        found = image.topics.get(topic)
         if found is None:
-            return ErrorCode.coordinator_not_available, NO_LEADER
-        leader = found.partitions[partition_for(key, len(found.partitions))].leader
-        if leader not in self._broker.image.brokers:
-            return ErrorCode.coordinator_not_available, NO_LEADER
-        return ErrorCode.none, leader
+            return NO_LEADER
+        index = partition_for(key, len(found.partitions))
+        leader: int = found.partitions[index].leader
+        is_elsewhere = leader != self._broker.node_id
+        serves = leader in image.brokers and (is_elsewhere or self._by_topic[topic].leads(index))
+        return leader if serves else NO_LEADER
 
     async def partition_of(self, topic: str, key: str) -> int | None:
         """The partition that a key belongs to, whoever leads it; None where its topic cannot be made."""
@@ -182,6 +193,7 @@ class Coordinators:
         return 0 if found is None else len(found.partitions)
 
     async def _create(self, name: str) -> None:
+        """One change of the cluster waits for the other: whoever comes second finds the topic made, and led."""
         make = self._offsets_topic if name == CONSUMER_OFFSETS else self._transaction_topic
         topic = make()
         (outcome,) = await self._broker.controller.create_topics([topic])

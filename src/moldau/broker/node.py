@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -175,14 +175,15 @@ class Broker:
             match record:
                 case TopicCreated() | PartitionsAdded():
                     await self._open_partitions(self.image.topics[record.name], is_new=True)
+                    self._coordinate(self.partitions_of[record.name])
                     self.coordinators.on_topic_changed(record.name)
                 case TopicDeleted():
                     await self._delete_partitions(record)
                 case PartitionsChanged():
-                    for index, state in record.states.items():
-                        partition = self.partition(record.name, index)
+                    changed = [self.partition(record.name, index) for index in record.states]
+                    for partition, state in zip(changed, record.states.values(), strict=True):
                         partition.change(state)
-                        self.coordinators.on_partition(partition)
+                    self._coordinate(changed)
                 case ConfigChanged():
                     self._configure(record)
 
@@ -200,6 +201,9 @@ class Broker:
                 self._take_offline(partition)
         self.partitions_of[topic.name] = partitions
         self.partitions_of[topic.topic_id.bytes] = partitions
+
+    def _coordinate(self, partitions: Iterable[Partition]) -> None:
+        """Coordinate what is led here, and in this epoch. At the start not before the epochs have begun."""
         for partition in partitions:
             self.coordinators.on_partition(partition)
 
@@ -303,6 +307,7 @@ class Broker:
         self.coordinators = Coordinators(self)
         doubtful = await self._open_logs()
         await self.controller.begin_epochs(doubtful)
+        self._coordinate(self.partitions.values())
         self._start_cleaner()
         self._listen()
         await self.controller.register(self._registration())

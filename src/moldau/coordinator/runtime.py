@@ -92,6 +92,9 @@ class CoordinatorRuntime(Generic[ShardT]):
         for index in list(self._drivers):
             self.resign(index)
 
+    def leads(self, index: int) -> bool:
+        return index in self._drivers
+
     @property
     def led(self) -> list[int]:
         """The partitions that this broker coordinates, those that are still being loaded included."""

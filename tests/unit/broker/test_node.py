@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from moldau.base.errors import ErrorCode
+from moldau.broker.coordinators import CONSUMER_OFFSETS
 from moldau.broker.node import LOGS_DELETED_PER_TURN, Broker
 from moldau.config.broker import BrokerConfig
 from moldau.controller.topics import NewTopic, TopicReference
+from moldau.coordinator.runtime import CoordinatorRuntime, partition_for
+from moldau.metadata.records import NO_LEADER
 from moldau.records.record import Record, build_batch
 from moldau.replication.partition import Partition
 from moldau.sim.world import SimHost, World
 from moldau.store.memory import MemoryStore, Tree
 
-SETTINGS = {"listeners": "PLAINTEXT://:9092", "log.dirs": "/data", "moldau.http.port": "-1"}
+SETTINGS = {
+    "listeners": "PLAINTEXT://:9092",
+    "log.dirs": "/data",
+    "moldau.http.port": "-1",
+    "offsets.topic.replication.factor": "1",
+}
 TOPIC = "topic"
 
 
@@ -138,3 +149,62 @@ def test_a_log_without_a_topic_is_neither_shortened_nor_compacted() -> None:
         stage = Stage(world)
         world.run(scene())
         assert not world.failures
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_a_start_loads_each_coordinator_once(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[tuple[str, int]] = []
+    lead = CoordinatorRuntime.lead
+
+    def counted(runtime: CoordinatorRuntime[Any], index: int, journal: Any) -> None:
+        loaded.append((runtime.topic, index))
+        lead(runtime, index, journal)
+
+    async def scene() -> None:
+        broker = await stage.start()
+        await broker.coordinators.find(CONSUMER_OFFSETS, "group")
+        await stage.end(how)
+        monkeypatch.setattr(CoordinatorRuntime, "lead", counted)
+        broker = await stage.start()
+        assert sorted(loaded) == [(CONSUMER_OFFSETS, index) for index in range(50)]
+        assert broker.coordinators.groups.led == list(range(50))
+
+    with World(1) as world:
+        stage = Stage(world)
+        world.run(scene())
+
+
+def test_a_coordinator_is_found_when_it_serves_also_by_those_who_ask_while_its_topic_is_made() -> None:
+    async def scene() -> None:
+        broker = await stage.start()
+        key, found = "group", []
+        index = partition_for(key, 50)
+
+        async def ask() -> None:
+            error, node_id = await broker.coordinators.find(CONSUMER_OFFSETS, key)
+            found.append((error, node_id, broker.coordinators.groups.leads(index)))
+
+        asking = []
+        while len(found) < 20:
+            asking.append(broker.tasks.spawn(ask(), name="ask"))
+            await broker.tasks.sleep(0)
+        for task in asking:
+            await task
+        assert set(found) == {(ErrorCode.none, broker.node_id, True)}
+
+    with World(1) as world:
+        stage = Stage(world)
+        world.run(scene())
+
+
+def test_a_partition_that_is_offline_has_no_coordinator() -> None:
+    async def scene() -> None:
+        broker = await stage.start()
+        await broker.coordinators.find(CONSUMER_OFFSETS, "group")
+        broker.partition(CONSUMER_OFFSETS, partition_for("group", 50)).log.fail(OSError("the disk is gone"))
+        error, node_id = await broker.coordinators.find(CONSUMER_OFFSETS, "group")
+        assert (error, node_id) == (ErrorCode.coordinator_not_available, NO_LEADER)
+
+    with World(1) as world:
+        stage = Stage(world)
+        world.run(scene())

@@ -2,6 +2,9 @@
 
 Up to version 3 from a producer, for its one transaction; from version 4 on from brokers, for several, to add or only to
 verify (KIP-890). One partition that does not exist spoils the request: then none is added.
+
+Deviation: a list of no transactions is answered with no results. Apache Kafka 4.3 never answers it, nor anything that
+comes after it on the connection.
 """
 
 from __future__ import annotations

@@ -17,8 +17,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.config.broker import BrokerConfig
 from moldau.config.topic import TopicConfig, topic_config
+from moldau.log.appended import Appended
 from moldau.log.inspect import Kind, Severity
-from moldau.log.log import Appended, Log
+from moldau.log.log import Log
 from moldau.records.compression import Codec
 from moldau.records.record import Record, build_batch, read_records
 from properties.model import LogModel, Row, Sequence, Stored, check_compacted, check_unique

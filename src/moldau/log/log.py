@@ -16,28 +16,28 @@ import struct
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
 from moldau.base.limits import RECOMPRESSED_INLINE_BYTES_MAX
 from moldau.config.topic import TopicConfig
 from moldau.log import names
+from moldau.log.appended import Appended
 from moldau.log.checkpoints import write_partition_metadata
 from moldau.log.epochs import EpochEnd
 from moldau.log.flush import Flushed, Flusher
-from moldau.log.index import read_nowait, read_waiting
+from moldau.log.index import read_nowait
 from moldau.log.loaded import LoadedLog
 from moldau.log.producers import BatchSeen, ProducerEntry, Producers, Verification
 from moldau.log.producing import Producing
 from moldau.log.reader import EMPTY, Reader, Slice, TimestampOffset
 from moldau.log.removal import Removal
 from moldau.log.reshaping import Reshaping
+from moldau.log.rolling import Rolling
 from moldau.log.scan import DamagedSegment
 from moldau.log.search import Search, by_max_timestamp, by_timestamp
-from moldau.log.segment import RELATIVE_OFFSET_MAX, Segment
+from moldau.log.segment import RELATIVE_OFFSET_MAX
 from moldau.log.segments import Segments
-from moldau.log.snapshots import write_snapshot
 from moldau.log.transactions_index import AbortedIndexes
 from moldau.log.truncation import Checkpoint, Truncation
 from moldau.records.batch import (
@@ -50,30 +50,13 @@ from moldau.records.batch import (
     TRANSACTIONAL,
     read_header,
 )
-from moldau.records.validate import AppendRules, HeaderFields, RecordError, Refused, check_batch, recompress
+from moldau.records.validate import AppendRules, HeaderFields, Refused, check_batch, recompress
 from moldau.runtime.ports import Runtime
 
 logger = logging.getLogger(__name__)
 _NO_ERROR = ErrorCode.none
-_NOT_KNOWN_YET = 2**63 - 1
 _new_tuple = tuple.__new__
 """Half the cost of calling a NamedTuple's class."""
-
-
-class Appended(NamedTuple):
-    """What became of a batch, in the terms of a Produce answer."""
-
-    error: ErrorCode
-    base_offset: int
-    last_offset: int
-    append_time_ms: int
-    """With LogAppendTime, and for a duplicate (the stored batch's timestamp); else -1."""
-    log_start_offset: int
-    message: str | None = None
-    record_errors: tuple[RecordError, ...] = ()
-    duplicate: bool = False
-    flush_due: bool = False
-    """`flush.messages` is reached: answer after `Log.flush_then`."""
 
 
 class Log:
@@ -85,10 +68,10 @@ class Log:
         "_on_failure",
         "_reader",
         "_removal",
+        "_rolling",
         "_rules",
         "_runtime",
         "_search",
-        "_snapshot_offset",
         "epochs",
         "failure",
         "folder",
@@ -123,13 +106,13 @@ class Log:
         self.epochs = loaded.epochs
         self.segments = Segments(runtime.disk, folder, loaded.bases, loaded.active)
         self.failure: OSError | None = None
-        self._snapshot_offset = loaded.snapshot_offset
         self._reader = Reader(self.segments)
         self._flusher = Flusher(self, runtime, str(topic_partition), loaded.recovery_point)
         aborted = AbortedIndexes(runtime.disk, folder, loaded.aborted_bases)
         self.producing = Producing(self, self._flusher, loaded.producers, aborted)
         self._removal = Removal(self, self._flusher, runtime, str(topic_partition))
         self._search = Search(self, self._reader, runtime)
+        self._rolling = Rolling(self, self._flusher, self._search, runtime, loaded.snapshot_offset)
         self._closing = False
         self.reshaping = Reshaping()
         self.configure(config)
@@ -158,7 +141,7 @@ class Log:
             self.reshaping.stop_compaction()
         self._rules = AppendRules.of(str(self.topic_partition), config)
         self._flusher.configure(config)
-        self._set_limits(self.segments.active)
+        self._rolling.set_limits(self.segments.active)
 
     # Appending
 
@@ -218,7 +201,7 @@ class Log:
                 or segment.full
                 or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
             ):
-                segment = self._segment_for(stop - start, last_offset, max_timestamp, now_ms)
+                segment = self._rolling.segment_for(stop - start, last_offset, max_timestamp, now_ms)
             OFFSET_AND_EPOCH.pack_into(buffer, start, base_offset, header[1], leader_epoch)
             if segment.size == 0:
                 self._flusher.queue_folder_sync()
@@ -296,34 +279,6 @@ class Log:
             refusal.code, -1, -1, NO_TIMESTAMP, log_start_offset, refusal.message, refusal.record_errors
         )
 
-    def _segment_for(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
-        """The active segment, after rolling it where Kafka's rules say so."""
-        segment = self.segments.active
-        config = self._config
-        if segment.first_timestamp is None and segment.size:  # the first append after a start
-            self._search.check_end(segment)
-            self._load_first_timestamp(segment)
-        if (
-            segment.size + size > config.segment_bytes
-            or segment.full
-            or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
-            or segment.has_waited(max_timestamp, now_ms)
-        ):
-            self.roll(now_ms)
-            return self.segments.active
-        return segment
-
-    def _load_first_timestamp(self, segment: Segment) -> None:
-        """After a restart. While a cold page is brought in, the segment does not roll by time."""
-        try:
-            segment.load_first_timestamp(read_nowait)
-        except BlockingIOError:
-            segment.first_timestamp = _NOT_KNOWN_YET
-            self.in_background(segment.load_first_timestamp, read_waiting)
-        except (OSError, DamagedSegment) as damage:
-            segment.first_timestamp = _NOT_KNOWN_YET
-            logger.error("%s does not roll by time: %s", self.topic_partition, damage)
-
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """A leader's epoch begins at an offset. The checkpoint is written in the background."""
         self.epochs.assign(epoch, start_offset)
@@ -332,24 +287,7 @@ class Log:
 
     def roll(self, now_ms: int) -> None:
         """Close the active segment and begin a new one. OSError leaves all as it was."""
-        old = self.segments.active
-        if old.size == 0:
-            return
-        old.seal()
-        new = Segment.create(self._runtime.disk, self.folder, self.next_offset, now_ms)
-        self._set_limits(new)
-        self.segments.begin(new)
-        self._queue_snapshot()
-        self._flusher.queue(old.sync)
-        self.producing.queue_sync(old.base_offset)
-        self._flusher.queue_folder_sync()
-        self._flusher.write()
-
-    def _set_limits(self, segment: Segment) -> None:
-        roll_ms = self._config.roll_ms
-        jitter_ms = min(self._config.segment_jitter_ms, roll_ms)
-        jitter = self._runtime.random.randrange(jitter_ms) if jitter_ms > 0 else 0
-        segment.set_limits(roll_ms - jitter, self._config.segment_index_bytes)
+        self._rolling.roll(now_ms)
 
     # Removing what is old
 
@@ -414,14 +352,14 @@ class Log:
     def cut_back(self, start_offset: int, next_offset: int, producers: Producers, snapshot: int) -> None:
         """The segments were cut off (`truncation`): the log is this from now on."""
         self.log_start_offset, self.next_offset = start_offset, next_offset
-        self.producing.state, self._snapshot_offset = producers, snapshot
+        self.producing.state, self._rolling.snapshot_offset = producers, snapshot
         self.producing.aborted.cut_off(next_offset, self.segments.bases)
         if self.segments.first_base_offset == next_offset:
             self.epochs.clear()
         else:
             self.epochs.truncate_from_end(next_offset)
         self._reader.forget_positions()
-        self._set_limits(self.segments.active)
+        self._rolling.set_limits(self.segments.active)
 
     async def settle_indexes(self) -> None:
         """Wait until no index of the log is being mended. Until the next await, none will be."""
@@ -544,11 +482,6 @@ class Log:
         if self._flusher.unwritten:
             self._flusher.write()
 
-    def _queue_snapshot(self) -> None:
-        self._snapshot_offset = self.next_offset
-        name = names.file_name(self.next_offset, names.SNAPSHOT)
-        self._flusher.queue_file(name, write_snapshot(self.producing.state.entries()))
-
     # Errors and the end
 
     def note_error(self, error: OSError) -> None:
@@ -587,8 +520,8 @@ class Log:
         self._closing = True
         idle = self._flusher.is_idle and self.segments.active.is_sealed
         has_content = self.next_offset > self.log_start_offset or len(self.producing.state) > 0
-        if self.next_offset > self._snapshot_offset and has_content:
-            self._queue_snapshot()
+        if self.next_offset > self._rolling.snapshot_offset and has_content:
+            self._rolling.queue_snapshot()
             idle = False
         if not idle:
             if self.segments.active.size:

@@ -25,7 +25,8 @@ from moldau.records.batch import TRANSACTIONAL, read_header, sequence_after
 from moldau.records.validate import HeaderFields, Refused
 
 if TYPE_CHECKING:
-    from moldau.log.log import Appended, Log
+    from moldau.log.appended import Appended
+    from moldau.log.log import Log
 
 logger = logging.getLogger(__name__)
 

@@ -24,7 +24,8 @@ from moldau.log.index import OFFSET_ENTRY, TIME_ENTRY
 from moldau.log.inspect_batches import BadStretch
 from moldau.log.inspect_dump import segment_content
 from moldau.log.inspect_files import OFFSET_CHECKPOINTS, TRANSACTION_INDEX, LogFiles, Place, partitions_in
-from moldau.log.inspect_indexes import TRANSACTION_ENTRY, IndexFile
+from moldau.log.inspect_indexes import IndexFile
+from moldau.log.transactions_index import ENTRY as TRANSACTION_ENTRY
 
 INDEXES = {
     names.OFFSET_INDEX: OFFSET_ENTRY,

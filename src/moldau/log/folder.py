@@ -63,7 +63,7 @@ WITHOUT = {
 class Checkpoints(NamedTuple):
     """Offsets per partition, as the folder's files hold them."""
 
-    recovery_points: dict[TopicPartition, int]
+    recovery_points: dict[TopicPartition, int] | None
     log_starts: dict[TopicPartition, int] | None
     """None where they are lost."""
     high_watermarks: dict[TopicPartition, int]
@@ -114,7 +114,7 @@ class DataFolder:
             raise
 
     def adopt(self, cluster_id: str, node_id: int, directory_id: uuid.UUID) -> None:
-        """Give a folder that is nobody's yet its identity."""
+        """Give a folder that is nobody's yet its identity, and recovery points: they are never absent unless lost."""
         properties = {
             "version": META_VERSION,
             "cluster.id": cluster_id,
@@ -122,6 +122,8 @@ class DataFolder:
             "directory.id": names.id_text(directory_id),
         }
         try:
+            if not self._has_partitions():
+                self.write_offsets(names.RECOVERY_POINTS, {})
             self._disk.write_atomic(f"{self.path}/{names.META_PROPERTIES}", write_properties(properties))
         except OSError as error:
             self.release()
@@ -239,7 +241,7 @@ class DataFolder:
 
     def read_checkpoints(self) -> Checkpoints:
         return Checkpoints(
-            self._read_offsets(names.RECOVERY_POINTS) or {},
+            self._read_offsets(names.RECOVERY_POINTS),
             self._read_offsets(names.LOG_STARTS),
             self._read_offsets(names.HIGH_WATERMARKS) or {},
         )

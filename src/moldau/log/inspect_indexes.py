@@ -17,8 +17,6 @@ from moldau.log.scan import Batch
 from moldau.records.batch import NO_TIMESTAMP
 from moldau.runtime.ports import Disk
 
-TRANSACTION_ENTRY = Struct(">hqqqq")
-"""Version 0, producer id, first and last offset of an aborted transaction, last stable offset after it."""
 BLOCK_ENTRIES = 32768
 UNCOVERED_BYTES_MIN = 1024 * 1024
 """Fewer bytes without an offset index entry are no matter, whatever `index.interval.bytes` is."""
@@ -245,7 +243,7 @@ def wrong_transactions(
     for entry in entries:
         version, producer_id, first_offset, last_offset, _ = entry.fields
         what = ""
-        if version != 0 or producer_id < 0 or first_offset > last_offset:
+        if version != 0 or producer_id < 0 or first_offset >= last_offset:
             what = f"is no aborted transaction (version {version}, producer {producer_id})"
         elif last_offset <= last:
             what = "is out of order with the entries around it"

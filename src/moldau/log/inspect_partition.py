@@ -20,6 +20,7 @@ from moldau.log.inspect_files import (
 from moldau.log.inspect_order import REMOVE_EPOCHS, EpochOrder, OffsetOrder
 from moldau.log.inspect_producers import SnapshotCheck
 from moldau.log.inspect_segment import SegmentView, verify_segment
+from moldau.log.inspect_transactions import TransactionCheck
 from moldau.log.scan import Batch
 from moldau.runtime.ports import Disk
 
@@ -39,10 +40,12 @@ def verify_partition(
     check = _LogCheck(disk, LogFiles(disk, folder), standing, seen, records)
     if only_segment is not None:
         yield from check.one_segment(only_segment)
+        yield from check.transaction_indexes([only_segment])
         return
     seen.partitions += 1
     yield from check.stray_files()
     yield from check.segments()
+    yield from check.transaction_indexes(check.bases)
     yield from check.producer_snapshots()
     yield from check.epoch_checkpoint()
     yield from check.metadata()
@@ -64,6 +67,14 @@ class _LogCheck:
         self._epoch_starts = frozenset(start for _, start in self._epoch_entries)
         self.order = OffsetOrder(files.bases[0] if files.bases else 0)
         self._snapshots = SnapshotCheck(disk, files, running=standing.running)
+        recovered_from = self._recovered_from if files.bases else None
+        self._transactions = TransactionCheck(
+            disk, files, running=standing.running, recovered_from=recovered_from
+        )
+
+    @property
+    def bases(self) -> list[int]:
+        return self._files.bases
 
     # Segments
 
@@ -104,6 +115,7 @@ class _LogCheck:
         self._has_batches = True
         self._epochs.take(path, batch, batch.header.base_offset in self._epoch_starts)
         self._snapshots.take(batch.header)
+        self._transactions.take(path, batch)
 
     def _view(self, base_offset: int) -> SegmentView:
         recovered_from = self._recovered_from
@@ -149,6 +161,9 @@ class _LogCheck:
         return bases[-1] if len(bases) > 1 and not self._size(bases[-1]) else None
 
     # Small files
+
+    def transaction_indexes(self, bases: list[int]) -> Iterator[Finding]:
+        yield from self._transactions.findings(bases, batches_are_sound=not self._damaged)
 
     def producer_snapshots(self) -> Iterator[Finding]:
         yield from self._snapshots.findings(batches_are_sound=not self._damaged)

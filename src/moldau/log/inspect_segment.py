@@ -1,9 +1,9 @@
-"""Verifying one segment: every batch of the log file, and the three indexes against it."""
+"""Verifying one segment: every batch of the log file, and its two sparse indexes against it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from struct import Struct
 
@@ -11,14 +11,12 @@ from moldau.log import names
 from moldau.log.index import OFFSET_ENTRY, TIME_ENTRY
 from moldau.log.inspect import REMOVE_INDEX, RESTORE, Finding, Kind, Seen, Severity, offsets_text, unreadable
 from moldau.log.inspect_batches import BadStretch, Window, batches_and_damage
-from moldau.log.inspect_files import TRANSACTION_INDEX, LogFiles
+from moldau.log.inspect_files import LogFiles
 from moldau.log.inspect_indexes import (
-    TRANSACTION_ENTRY,
     IndexFile,
     OffsetIndexCheck,
     TimeIndexCheck,
     WrongEntries,
-    wrong_transactions,
 )
 from moldau.log.inspect_order import OffsetOrder
 from moldau.log.scan import Batch, DamagedSegment, headers
@@ -137,7 +135,6 @@ class _SegmentCheck:
         time_check.finish(running=self._view.active)
         yield from self._offset_index(offsets, offset_check)
         yield from self._time_index(times, time_check)
-        yield from self._transaction_index()
 
     def _open(self, suffix: str, entry: Struct) -> IndexFile | None:
         if not self._files.has(self._view.base_offset, suffix):
@@ -277,16 +274,8 @@ class _SegmentCheck:
             advice = f"Retention and look-up by time go by its last entry. {REMOVE_INDEX}"
             yield self._index_finding(index, Kind.INDEX_SHORT, None, what, advice, Severity.DAMAGE)
 
-    def _transaction_index(self) -> Iterator[Finding]:
-        index = self._open(TRANSACTION_INDEX, TRANSACTION_ENTRY)
-        if index is not None:
-            wrong = wrong_transactions(self._view.base_offset, self._view.next_base, index.entries())
-            for found in self._index(index, wrong):
-                advice = "Consumers of committed records may see aborted ones. Restore it from a copy."
-                yield replace(found, severity=Severity.DAMAGE, advice=advice)
-
     def _index(self, index: IndexFile, wrong: WrongEntries | None) -> Iterator[Finding]:
-        """What can be wrong with each kind of index."""
+        """What can be wrong with either index."""
         if index.error is not None:
             yield unreadable(index.path, index.error)
             return

@@ -125,6 +125,8 @@ class LogManager:
             tasks.append(spawn(work, name=f"open logs of {folder.path}"))
         for task in tasks:
             await task
+        if any(contents.checkpoints.recovery_points is None for contents in found.values()):
+            await self._try_write_checkpoints()  # until then any gap in a log passes for compaction's
 
     def _keep(self, partition: TopicPartition, path: str, loaded: LoadedLog, folder: DataFolder) -> Log:
         config = self._config_of(partition.topic)
@@ -314,10 +316,7 @@ class LogManager:
         What goes wrong with one log is logged, and tried again the next time.
         """
         await self._for_each_log(self._expire_records)
-        try:
-            await self.write_checkpoints()
-        except OSError as error:  # no reason to keep what is old: the disk may be full
-            logger.warning("checkpoints could not be written: %s", error)
+        await self._try_write_checkpoints()  # without room for them what is old goes all the same
         await self._for_each_log(Log.remove_old_segments)
 
     async def _for_each_log(self, work: Callable[[Log], Awaitable[object]]) -> None:
@@ -357,10 +356,13 @@ class LogManager:
     async def _checkpoint_regularly(self) -> None:
         while True:
             await self._runtime.tasks.sleep(self._checkpoint_interval_s)
-            try:
-                await self.write_checkpoints()
-            except OSError as error:
-                logger.warning("checkpoints could not be written: %s", error)
+            await self._try_write_checkpoints()
+
+    async def _try_write_checkpoints(self) -> None:
+        try:
+            await self.write_checkpoints()
+        except OSError as error:
+            logger.warning("checkpoints could not be written: %s", error)
 
     async def _expire_regularly(self) -> None:
         while True:
@@ -411,7 +413,7 @@ class LogManager:
 
     @staticmethod
     def _write(folder: DataFolder, checkpoints: Checkpoints) -> None:
-        folder.write_offsets(names.RECOVERY_POINTS, checkpoints.recovery_points)
+        folder.write_offsets(names.RECOVERY_POINTS, checkpoints.recovery_points or {})
         folder.write_offsets(names.LOG_STARTS, checkpoints.log_starts or {})
         folder.write_offsets(names.HIGH_WATERMARKS, checkpoints.high_watermarks)
 

@@ -189,11 +189,12 @@ async def open_logs(
 def _opening(
     runtime: Runtime, partition: TopicPartition, path: str, contents: Contents, config: TopicConfig
 ) -> Opening:
-    starts = contents.checkpoints.log_starts
+    points, starts = contents.checkpoints.recovery_points, contents.checkpoints.log_starts
     return Opening(
         folder=path,
         clean=contents.clean,
-        recovery_point=contents.checkpoints.recovery_points.get(partition),
+        recovery_point=None if points is None else points.get(partition),
+        has_checkpoint=points is not None,
         log_start_offset=None if starts is None else starts.get(partition, 0),
         index_interval_bytes=config.index_interval_bytes,
         now_ms=runtime.clock.wall_ms(),

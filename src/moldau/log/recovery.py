@@ -19,24 +19,25 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from moldau.log import names, swap
-from moldau.log.checkpoints import BadCheckpoint, read_epochs, read_partition_metadata
+from moldau.log import names
 from moldau.log.disk_errors import is_no_room
 from moldau.log.epochs import LeaderEpochs
+from moldau.log.found_files import FoundFiles
 from moldau.log.index import read_waiting
 from moldau.log.loaded import LoadedLog
-from moldau.log.producers import ProducerEntry, Producers
+from moldau.log.producers import Producers
 from moldau.log.reindex import build_indexes, count_in, indexes_look_right, install_indexes
 from moldau.log.scan import Batch, DamagedSegment, checked_batches, headers
 from moldau.log.segment import RELATIVE_OFFSET_MAX, Segment
-from moldau.log.snapshots import EMPTY_BYTES, BadSnapshot, read_snapshot
-from moldau.log.transactions_index import AbortedIndexes, is_whole
+from moldau.log.transactions import Aborted
+from moldau.log.transactions_index import AbortedIndexes, is_whole, packed
 from moldau.runtime.ports import Disk
 
 logger = logging.getLogger(__name__)
+
+OFFSET_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,8 @@ class Opening:
     """From the checkpoint; None where it knows nothing of this log."""
     log_start_offset: int | None
     """From the checkpoint; None where that is lost."""
+    has_checkpoint: bool
+    """Whether there is a checkpoint of recovery points at all, or it is lost."""
     index_interval_bytes: int
     now_ms: int
 
@@ -71,17 +74,17 @@ def create_log(disk: Disk, folder: str, topic_id: uuid.UUID | None, now_ms: int)
 
 
 def load_log(disk: Disk, opening: Opening) -> LoadedLog:
-    files = _Files.of(disk, opening.folder)
+    files = FoundFiles.of(disk, opening.folder)
     if opening.log_start_offset is None:
         opening = replace(opening, log_start_offset=files.start_of_epochs())
     if not files.bases:
         return _start_anew(disk, opening, files)
-    if (
-        opening.clean and opening.recovery_point is None
-    ):  # all but the last segment was flushed before the stop
+    if opening.clean and opening.recovery_point is None:
+        # All but the last segment was flushed before the stop.
         opening = replace(opening, recovery_point=files.bases[-1])
-    opening = _check_transaction_indexes(disk, opening, files)
+    _mend_transaction_indexes(disk, opening, files)
     if opening.clean and _end_is_known(disk, opening, files):
+        opening = _with_credible_start(opening, files)
         loaded = _load_clean(disk, opening, files)
     else:
         loaded = _recover(disk, opening, files)
@@ -97,7 +100,7 @@ def load_log(disk: Disk, opening: Opening) -> LoadedLog:
     return loaded
 
 
-def _end_is_known(disk: Disk, opening: Opening, files: _Files) -> bool:
+def _end_is_known(disk: Disk, opening: Opening, files: FoundFiles) -> bool:
     """Whether the recovery point is the end of a log that was closed cleanly. A checkpoint has no checksum, so
     another file has to say the same: a clean stop leaves a snapshot at the end."""
     end, last = opening.recovery_point, files.bases[-1]
@@ -113,140 +116,44 @@ def _end_is_known(disk: Disk, opening: Opening, files: _Files) -> bool:
     return True
 
 
-def _check_transaction_indexes(disk: Disk, opening: Opening, files: _Files) -> Opening:
-    """Where an index of aborted transactions is damaged, it is made anew with all that follows."""
+def _with_credible_start(opening: Opening, files: FoundFiles) -> Opening:
+    """Of a log whose end is known: it does not begin behind that, whatever the checkpoint says."""
+    start, end = opening.log_start_offset, opening.recovery_point
+    assert start is not None and end is not None
+    if start <= end:
+        return opening
+    logger.warning("%s ends at %d, and its start cannot be %d", opening.folder, end, start)
+    return replace(opening, log_start_offset=files.start_of_epochs())
+
+
+def _mend_transaction_indexes(disk: Disk, opening: Opening, files: FoundFiles) -> None:
+    """Make damaged indexes of aborted transactions anew, from the batches of their segments."""
+    ends = dict(zip(files.bases, [*files.bases[1:], OFFSET_MAX], strict=True))
     for base_offset in files.offsets(names.TRANSACTION_INDEX):
-        if base_offset not in files.bases:
+        if base_offset not in ends:
             files.remove(base_offset, names.TRANSACTION_INDEX)  # of a segment that was removed
-        elif not is_whole(disk, opening.folder, base_offset):
+        elif not is_whole(disk, opening.folder, base_offset, ends[base_offset]):
             path = files.path(base_offset, names.TRANSACTION_INDEX)
             logger.warning("%s is damaged, and made anew", path)
-            recovery_point = min(opening.recovery_point or 0, base_offset)
-            return replace(opening, clean=False, recovery_point=recovery_point)
-    return opening
+            disk.write_atomic(path, packed(_aborted_in(disk, opening, files, base_offset)))
 
 
-class _Files:
-    """The names in a log's folder, sorted out."""
-
-    def __init__(self, disk: Disk, folder: str, found: set[str]) -> None:
-        self._disk = disk
-        self.folder = folder
-        self.names = found
-        self.bases = self.offsets(names.LOG)
-        self.snapshots = self.offsets(names.SNAPSHOT)
-        self._tell_missing_segments()
-
-    @classmethod
-    def of(cls, disk: Disk, folder: str) -> _Files:
-        found = set()
-        listed = disk.list(folder)
-        if swap.finish_swaps(disk, folder, listed):
-            listed = disk.list(folder)
-        for name in listed:
-            if name.endswith((names.DELETED, names.TEMPORARY)):
-                disk.remove(f"{folder}/{name}")  # left by a crash
-            else:
-                found.add(name)
-        return cls(disk, folder, found)
-
-    def _tell_missing_segments(self) -> None:
-        """An index without its segment: what a removal leaves at the beginning, and else a loss."""
-        indexed = {*self.offsets(names.OFFSET_INDEX), *self.offsets(names.TIME_INDEX)}
-        for offset in sorted(indexed.difference(self.bases)):
-            if self.bases and offset > self.bases[0]:
-                path = self.path(offset, names.LOG)
-                logger.error("%s is missing, with its records; its indexes are there", path)
-
-    def offsets(self, suffix: str) -> list[int]:
-        return sorted(o for o in (names.offset_of(name, suffix) for name in self.names) if o is not None)
-
-    def path(self, offset: int, suffix: str) -> str:
-        return f"{self.folder}/{names.file_name(offset, suffix)}"
-
-    def has(self, offset: int, suffix: str) -> bool:
-        return names.file_name(offset, suffix) in self.names
-
-    def remove(self, offset: int, suffix: str) -> None:
-        name = names.file_name(offset, suffix)
-        if name in self.names:
-            self.names.remove(name)
-            self._disk.remove(f"{self.folder}/{name}")
-
-    def remove_segment(self, base_offset: int) -> None:
-        for suffix in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX):
-            self.remove(base_offset, suffix)
-
-    def transaction_indexes(self) -> list[int]:
-        """The segments that have an index of aborted transactions."""
-        return [base for base in self.bases if self.has(base, names.TRANSACTION_INDEX)]
-
-    def remove_stray_snapshots(self, keep: int) -> None:
-        """Snapshots that belong to no segment, but for the one at the end of the log."""
-        bases = set(self.bases)
-        for offset in self.snapshots:
-            if offset != keep and offset not in bases:
-                self.remove(offset, names.SNAPSHOT)
-        self.snapshots = [o for o in self.snapshots if o == keep or o in bases]
-
-    def topic_id(self) -> uuid.UUID | None:
-        if names.PARTITION_METADATA not in self.names:
-            return None
-        try:
-            return read_partition_metadata(self._disk.read(f"{self.folder}/{names.PARTITION_METADATA}"))
-        except BadCheckpoint as damage:
-            logger.warning("%s: %s", self.folder, damage)
-            return None
-
-    def start_of_epochs(self) -> int:
-        """Where the log begins as far as its leader epochs know: the oldest one begins with the log."""
-        entries = self._epoch_entries()
-        return entries[0][1] if entries else 0
-
-    def _epoch_entries(self) -> list[tuple[int, int]]:
-        """From the checkpoint; none where it is missing or damaged."""
-        if names.LEADER_EPOCHS not in self.names:
-            return []
-        try:
-            return read_epochs(self._disk.read(f"{self.folder}/{names.LEADER_EPOCHS}"))
-        except BadCheckpoint as damage:
-            logger.warning("%s/%s: %s", self.folder, names.LEADER_EPOCHS, damage)
-            return []
-
-    def epochs(self, end_offset: int | None = None) -> LeaderEpochs:
-        """From the checkpoint; from the batches where there is none, or it speaks of what lies behind the end."""
-        entries = self._epoch_entries()
-        if entries and (end_offset is None or entries[-1][1] <= end_offset):
-            return LeaderEpochs(entries)
-        if self.bases and self._disk.size(self.path(self.bases[0], names.LOG)):
-            logger.warning("%s/%s is made anew from the batches", self.folder, names.LEADER_EPOCHS)
-        epochs = LeaderEpochs()
-        for base_offset in self.bases:
-            size = self._disk.size(self.path(base_offset, names.LOG))
-            segment = Segment(self._disk, self.folder, base_offset, size=size, indexed=False)
-            with suppress(DamagedSegment):  # found again, and dealt with, where the batches are checked
-                for batch in headers(segment.log, 0, size, read_waiting):
-                    if batch.header.leader_epoch > epochs.latest:
-                        epochs.assign(batch.header.leader_epoch, batch.header.base_offset)
-        return epochs
-
-    def snapshot(self, not_above: int) -> tuple[int, list[ProducerEntry]]:
-        """The newest good snapshot; (-1, []) where there is none. Damaged ones are removed."""
-        for offset in reversed(self.snapshots):
-            if offset > not_above:
-                continue
-            path = self.path(offset, names.SNAPSHOT)
-            if self._disk.size(path) == EMPTY_BYTES:
-                return offset, []
-            try:
-                return offset, read_snapshot(self._disk.read(path), offset)
-            except BadSnapshot as damage:
-                logger.warning("%s is removed, producers come from the batches: %s", path, damage)
-                self.remove(offset, names.SNAPSHOT)
-        return -1, []
+def _aborted_in(disk: Disk, opening: Opening, files: FoundFiles, base_offset: int) -> list[Aborted]:
+    """The transactions that the markers of a segment have aborted."""
+    producers = _producers_at(disk, opening, files, base_offset)[1]
+    segment = _segment_of(disk, opening, base_offset)
+    found: list[Aborted] = []
+    try:
+        for batch in headers(segment.log, 0, segment.size, read_waiting):
+            aborted = producers.add_batch(segment.log, batch, read_waiting)
+            if aborted is not None:
+                found.append(aborted)
+    except DamagedSegment as damage:
+        logger.error("aborted transactions behind it are not known: %s", damage)
+    return found
 
 
-def _start_anew(disk: Disk, opening: Opening, files: _Files) -> LoadedLog:
+def _start_anew(disk: Disk, opening: Opening, files: FoundFiles) -> LoadedLog:
     for base_offset in files.bases:
         files.remove_segment(base_offset)
     for offset in files.snapshots:
@@ -260,7 +167,7 @@ def _start_anew(disk: Disk, opening: Opening, files: _Files) -> LoadedLog:
     return LoadedLog([start], active, start, start, start, epochs, Producers(), -1, files.topic_id())
 
 
-def _load_clean(disk: Disk, opening: Opening, files: _Files) -> LoadedLog:
+def _load_clean(disk: Disk, opening: Opening, files: FoundFiles) -> LoadedLog:
     next_offset = opening.recovery_point
     assert next_offset is not None
     _mend_indexes(disk, opening, files.bases)
@@ -299,6 +206,15 @@ def _mend_indexes(disk: Disk, opening: Opening, bases: list[int]) -> None:
             install_indexes(disk, opening.folder, base_offset)
 
 
+def _producers_at(disk: Disk, opening: Opening, files: FoundFiles, base_offset: int) -> tuple[int, Producers]:
+    """The producers before a segment, and the offset of the snapshot that they come from."""
+    snapshot_offset, entries = files.snapshot(not_above=base_offset)
+    producers = Producers(entries)
+    start = max(snapshot_offset, opening.log_start_offset or 0, files.bases[0])
+    _replay(disk, opening, files.bases, start, base_offset, producers)
+    return snapshot_offset, producers
+
+
 def _replay(
     disk: Disk, opening: Opening, bases: list[int], start: int, stop: int, producers: Producers
 ) -> None:
@@ -307,10 +223,9 @@ def _replay(
         end = bases[index + 1] if index + 1 < len(bases) else stop
         if end <= start or base_offset >= stop:
             continue
-        size = disk.size(f"{opening.folder}/{names.file_name(base_offset, names.LOG)}")
-        segment = Segment(disk, opening.folder, base_offset, size=size, indexed=False)
+        segment = _segment_of(disk, opening, base_offset)
         try:
-            for batch in headers(segment.log, 0, size, read_waiting):
+            for batch in headers(segment.log, 0, segment.size, read_waiting):
                 if batch.header.base_offset >= stop:
                     return
                 if batch.header.base_offset >= start:
@@ -319,22 +234,18 @@ def _replay(
             logger.error("producers' state may be incomplete: %s", damage)
 
 
-def _recover(disk: Disk, opening: Opening, files: _Files) -> LoadedLog:
+def _segment_of(disk: Disk, opening: Opening, base_offset: int) -> Segment:
+    """A segment to be gone through, without its indexes."""
+    size = disk.size(f"{opening.folder}/{names.file_name(base_offset, names.LOG)}")
+    return Segment(disk, opening.folder, base_offset, size=size, indexed=False)
+
+
+def _recover(disk: Disk, opening: Opening, files: FoundFiles) -> LoadedLog:
     epochs = files.epochs()
     recovery_point = opening.recovery_point or 0
     log_start_offset = max(opening.log_start_offset or 0, files.bases[0])
     first = max([0, *(i for i, base in enumerate(files.bases) if base <= recovery_point)])
-    snapshot_offset, entries = files.snapshot(not_above=files.bases[first])
-    producers = Producers(entries)
-    _replay(
-        disk,
-        opening,
-        files.bases[: first + 1],
-        max(snapshot_offset, log_start_offset),
-        files.bases[first],
-        producers,
-    )
-
+    snapshot_offset, producers = _producers_at(disk, opening, files, files.bases[first])
     for base_offset in files.bases[first:]:
         files.remove(base_offset, names.TRANSACTION_INDEX)
     aborted = AbortedIndexes(disk, opening.folder, files.transaction_indexes())
@@ -408,16 +319,17 @@ def _mend_end(disk: Disk, opening: Opening, base_offset: int, end_offset: int) -
 
 
 def _check_segments(
-    disk: Disk, opening: Opening, files: _Files, first: int, take: Callable[[Segment, Batch], None]
+    disk: Disk, opening: Opening, files: FoundFiles, first: int, take: Callable[[Segment, Batch], None]
 ) -> tuple[list[int], Segment, int]:
     """Check segments from one on; returns the base offsets that stay, the last segment and the next offset."""
     next_offset = files.bases[first]
     segment: Segment | None = None
     kept = first
+    # Compaction may leave a gap before a segment, but only below the recovery point. Above it, the end of the
+    # segment before was lost. Where the recovery point is lost, nobody can say which of the two it was.
+    compacted_to = (opening.recovery_point or 0) if opening.has_checkpoint else files.bases[-1]
     for base_offset in files.bases[first:]:
-        # Compaction may leave a gap before a segment, but only below the recovery point. Above it, the end of
-        # the segment before was lost.
-        if segment is not None and next_offset < base_offset > (opening.recovery_point or 0):
+        if segment is not None and next_offset < base_offset > compacted_to:
             break
         segment, next_offset, whole = _check_segment(
             disk, opening, base_offset, max(base_offset, next_offset), take

@@ -189,14 +189,16 @@ def packed(entries: Iterable[Aborted]) -> bytes:
     return b"".join(ENTRY.pack(VERSION, *entry) for entry in entries)
 
 
-def is_whole(disk: Disk, folder: str, base_offset: int) -> bool:
-    """Whether a segment's index holds whole entries that ascend. Blocks."""
+def is_whole(disk: Disk, folder: str, base_offset: int, end_offset: int) -> bool:
+    """Whether the index of a segment, which ends at an offset, holds whole entries that ascend. Blocks."""
     data = disk.read(f"{folder}/{names.file_name(base_offset, names.TRANSACTION_INDEX)}")
     if len(data) % ENTRY.size:
         return False
     last = base_offset - 1
     for version, producer_id, first_offset, last_offset, _ in ENTRY.iter_unpack(data):
-        if version != VERSION or producer_id < 0 or not (first_offset <= last_offset > last):
+        if version != VERSION or producer_id < 0 or first_offset >= last_offset:
+            return False
+        if not last < last_offset < end_offset:
             return False
         last = last_offset
     return True

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from moldau.coordinator.group.consumer.group import ConsumerGroup
-from moldau.coordinator.group.consumer.records import MemberForgotten, MemberRecorded, RegexRecorded
+from moldau.coordinator.group.consumer.records import (
+    ClassicMetadata,
+    MemberForgotten,
+    MemberRecorded,
+    RegexRecorded,
+)
 
 
-def subscribe(group: ConsumerGroup, member: str, *topics: str, regex: str = "") -> None:
-    group.take(MemberRecorded("g", member, None, None, "c", "/h", topics, regex, 1000, None, None))
+def subscribe(
+    group: ConsumerGroup, member: str, *topics: str, regex: str = "", classic: ClassicMetadata | None = None
+) -> None:
+    group.take(MemberRecorded("g", member, None, None, "c", "/h", topics, regex, 1000, None, classic))
 
 
 def test_a_topic_is_read_until_the_last_member_that_names_it_goes() -> None:
@@ -30,6 +37,18 @@ def test_what_an_expression_stands_for_is_read_while_someone_has_it() -> None:
     assert set(group.subscribed_topics()) == {"a", "xa", "xb"}
     subscribe(group, "m", "a")
     assert set(group.subscribed_topics()) == {"a"}
+
+
+def test_members_of_the_classic_protocol_are_counted_as_they_come_change_and_go() -> None:
+    group, classic = ConsumerGroup("g"), ClassicMetadata(1000, ())
+    subscribe(group, "m", "a", classic=classic)
+    subscribe(group, "n", "a", classic=classic)
+    subscribe(group, "n", "b", classic=classic)
+    assert (group.classic_count, group.copy().classic_count) == (2, 2)
+    subscribe(group, "m", "a")
+    assert group.classic_count == 1
+    group.take(MemberForgotten("g", "n"))
+    assert group.classic_count == 0
 
 
 def test_a_copy_counts_for_itself() -> None:

@@ -52,6 +52,8 @@ class ConsumerGroup:
         self.is_outdated = True
         """What is known of the subscribed topics may have changed. After a fail-over it may, too."""
         self._holders: dict[tuple[UUID, int], str] = {}
+        self.classic_count = 0
+        """Members that speak the classic protocol."""
         self._topic_readers: Counter[str] = Counter()  # of those who name them
         self._regex_readers: Counter[str] = Counter()
 
@@ -64,7 +66,7 @@ class ConsumerGroup:
         other.members, other.static_members = dict(self.members), dict(self.static_members)
         other.targets, other.regexes = dict(self.targets), dict(self.regexes)
         other.has_partition_metadata, other.is_outdated = self.has_partition_metadata, self.is_outdated
-        other._holders = dict(self._holders)
+        other._holders, other.classic_count = dict(self._holders), self.classic_count
         other._topic_readers, other._regex_readers = self._topic_readers.copy(), self._regex_readers.copy()
         return other
 
@@ -98,15 +100,15 @@ class ConsumerGroup:
         match record:
             case records.MemberRecorded():
                 member = self.member_or_new(record.member_id)
-                self._count_subscription(member, -1)
+                self._count_member(member, -1)
                 member = self.members[record.member_id] = member.subscribed_as(record)
-                self._count_subscription(member, 1)
+                self._count_member(member, 1)
                 if record.instance_id is not None:
                     self.static_members[record.instance_id] = record.member_id
             case records.MemberForgotten():
                 gone = self.members.pop(record.member_id, None)
                 if gone is not None:
-                    self._count_subscription(gone, -1)
+                    self._count_member(gone, -1)
                     self._release(gone)
                     if self.static_members.get(gone.instance_id or "") == gone.member_id:
                         del self.static_members[gone.instance_id or ""]
@@ -116,11 +118,13 @@ class ConsumerGroup:
                 if record.member_id in self.members:
                     self._hold(self.members[record.member_id].unassigned())
 
-    def _count_subscription(self, member: ConsumerMember, change: int) -> None:
+    def _count_member(self, member: ConsumerMember, change: int) -> None:
         for topic in member.topics:
             _count(self._topic_readers, topic, change)
         if member.regex:
             _count(self._regex_readers, member.regex, change)
+        if member.classic is not None:
+            self.classic_count += change
 
     def _hold(self, member: ConsumerMember) -> None:
         before = self.members.get(member.member_id)
@@ -207,10 +211,6 @@ class ConsumerGroup:
         )
 
     # ---- members that speak the classic protocol ------------------------------------------------------------
-
-    @property
-    def classic_count(self) -> int:
-        return sum(member.classic is not None for member in self.members.values())
 
     def supports_classic(self, protocol_type: str, names: Iterable[str]) -> bool:
         """Whether a member with these protocols can be understood by the members that may follow it back."""

@@ -116,14 +116,11 @@ class Migration:
 
     def may_downgrade(self, group: ConsumerGroup, leaving: Collection[ConsumerMember]) -> bool:
         """Whether only members of the classic protocol would be left, and the group may follow them."""
-        gone = {member.member_id for member in leaving}
-        left = [member for member in group.members.values() if member.member_id not in gone]
-        return (
-            bool(left)
-            and all(member.classic is not None for member in left)
-            and self._settings.migration.allows_downgrade
-            and len(left) <= self._classic_members_max
-        )
+        gone = {member.member_id: member.classic is not None for member in leaving}
+        left = len(group.members) - len(gone)
+        classic_left = group.classic_count - sum(gone.values())
+        is_classic = 0 < left == classic_left <= self._classic_members_max
+        return is_classic and self._settings.migration.allows_downgrade
 
     def downgrade(self, group: ConsumerGroup, leaving: Collection[ConsumerMember], draft: Draft) -> None:
         """Records only; the members' timers and the rebalance follow when they are applied."""

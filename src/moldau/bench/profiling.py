@@ -1,4 +1,4 @@
-"""Where a broker spends its time: `moldau up` under cProfile, loaded with raw requests of one kind.
+"""Where a broker spends its time: `moldau up` under cProfile, with a load of one kind.
 
 cProfile makes every Python call dearer, so the shares tell more than the seconds.
 """
@@ -16,10 +16,26 @@ from moldau.bench.measure import MB, Reading
 from moldau.bench.server import MoldauServer, Server
 
 LINES = 30
-LOADS: dict[str, Callable[[Server], Iterable[Reading]]] = {
+Load = Callable[[Server], Iterable[Reading]]
+
+
+def _groups(name: str, count: int) -> Load:
+    def load(server: Server) -> Iterable[Reading]:
+        from moldau.bench import groups  # raises the limit of open files, which not every system has
+
+        readings: Iterable[Reading] = getattr(groups, name)(server, count)
+        return readings
+
+    return load
+
+
+LOADS: dict[str, Load] = {
     "produce": lambda server: raw_load.small_produce(server, 40_000),
     "fetch": lambda server: raw_load.small_fetches(server, 40_000),
     "large": lambda server: raw_load.large_requests(server, 1000 * MB),
+    "classic-group": _groups("classic_group", 1000),
+    "consumer-group": _groups("consumer_group", 1000),
+    "many-groups": _groups("many_groups", 5000),
 }
 
 

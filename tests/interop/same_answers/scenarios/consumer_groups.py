@@ -28,8 +28,10 @@ class Consumer:
         self.epoch: Both | int = 0
 
     def beat(self, case: str, **values: Any) -> Both:
+        """It says nothing of what it owns where that is not given."""
         talk = self.talk
         fields = {"group_id": self.group, "member_id": self.id, "member_epoch": self.epoch}
+        fields["topic_partitions"] = None
         if self.instance is not None:
             fields["instance_id"] = self.instance
         answers = talk.ask(

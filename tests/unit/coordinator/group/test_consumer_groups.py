@@ -47,6 +47,8 @@ def test_a_second_member_gets_partitions_only_once_the_first_has_given_them_up(
     told = a.beat()
     assert a.partitions == [0, 1]
     assert told.member_epoch == 2  # until it says that it has given up the others
+    (shown,) = coordinator.shown().members[0].assignment.topic_partitions
+    assert shown.partitions == (0, 1, 2, 3)  # it may have them still
     b.beat()
     assert b.partitions == []
     a.beat(owned=before)  # still busy with them

@@ -39,7 +39,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> Des
         member.client_host,
         tuple(sorted(member.topics)),
         member.regex,
-        _assignment(member.assigned, topics),
+        _assignment(member.held, topics),
         _assignment(group.targets.get(member.member_id, NO_TARGET), topics),
         CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )

@@ -1,4 +1,4 @@
-"""Which broker the tests of `interop` and `cluster` run against, and what they need from this machine.
+"""Which broker the tests of `interop`, `cluster` and `examples` run against, and what they need from this machine.
 
 `--target moldau` (the default) starts `moldau up`; `--target kafka` starts Apache Kafka, whose behaviour is
 the measure; `--target HOST:PORT` uses a broker that runs already. A foreign tool that is missing skips the
@@ -7,6 +7,7 @@ tests that need it with a sentence, but fails them where CI=true: there none may
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import shutil
 import signal
@@ -17,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from moldau.bench.apache_kafka import Distribution, KafkaServer, Unavailable, distribution
-from moldau.bench.server import MoldauServer
+from moldau.bench.server import MoldauServer, Server
 from needs import missing
 
 
@@ -67,6 +68,29 @@ def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
                 yield server.bootstrap_servers
         case address:
             yield address
+
+
+@pytest.fixture
+def new_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """Make a broker of the target's kind, not yet started, in a folder of its own."""
+    wanted = request.config.getoption("--target")
+    if wanted not in ("moldau", "kafka"):
+        pytest.skip("This test starts and kills brokers of its own: it takes no address as --target.")
+    if wanted == "kafka":
+        request.getfixturevalue("requires_kafka")
+    kind = MoldauServer if wanted == "moldau" else KafkaServer
+    made: list[Server] = []
+    numbers = itertools.count(1)
+
+    def make(**settings: object) -> Server:
+        dotted = {key.replace("_", "."): value for key, value in settings.items()}
+        server = kind(tmp_path / f"broker-{next(numbers)}", dotted)
+        made.append(server)
+        return server
+
+    yield make
+    for server in made:
+        server.kill()
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import json
 import re
 from pathlib import Path
 
-from .processes import make, tool
+from .processes import fetch, make, tool
 from .suite import Command, Ended, Outcome, Result, Suite
 
 MODULE = "github.com/twmb/franz-go"
@@ -56,6 +56,8 @@ RUNS = [
     "TestGroupETL",
     "TestTxnEtl",
 ]
+SLOW = frozenset({"TestIssue337", "TestIssue434", "TestIssue523"})
+"""They wait for ten to twenty seconds each."""
 _RESULT = re.compile(r"^\s*--- (PASS|FAIL|SKIP): (\S+) \(", re.MULTILINE)
 _STARTED = re.compile(r"^=== RUN\s+(\S+)", re.MULTILINE)
 _OUTCOMES = {"PASS": Outcome.PASSED, "FAIL": Outcome.FAILED, "SKIP": Outcome.SKIPPED}
@@ -66,11 +68,12 @@ class FranzGo(Suite):
     version = "1.22.2"
     run_timeout_s = 240
     whole_timeout_s = 1800
+    not_in_ci = SLOW
 
     def build(self, folder: Path) -> None:
         go = tool("go", "franz-go's suite")
         log = folder / "build.log"
-        printed = make([go, "mod", "download", "-json", f"{MODULE}@v{self.version}"], folder, log=log)
+        printed = fetch([go, "mod", "download", "-json", f"{MODULE}@v{self.version}"], folder, log=log)
         module = Path(json.loads(printed[printed.index("{") :])["Dir"])
         # The sources in Go's cache are read-only, and stay so: only the binary is ours.
         make([go, "test", "-c", "-o", str(self._binary(folder)), "./pkg/kgo"], module, log=log)

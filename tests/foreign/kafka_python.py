@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from .brokers import ADDRESS, WITH_ACLS
-from .processes import make
+from .processes import fetch, make
 from .suite import Command, Ended, Outcome, Result, Suite, alone
 
 PACKAGE = "kafka-python"
@@ -51,6 +51,19 @@ PYTEST = [
     "no:xdist",
     "--no-header",
 ]
+BY_CHANCE = frozenset(
+    {
+        # Groups whose members poll for 100 or 200 ms, in which the client can forget that it has joined.
+        "test_admin_integration.py::test_describe_group_exists",
+        "test_admin_integration.py::test_delete_groups",
+        "test_admin_integration.py::test_delete_groups_with_errors",
+        "test_consumer_integration.py::test_group",
+        "test_consumer_integration.py::test_heartbeat_thread",
+        # It waits no longer than a second.
+        "test_producer_integration.py::test_idempotent_producer",
+    }
+)
+"""What may fail on a busy machine, on any broker."""
 _COLLECTED = re.compile(r"^test/integration/(\S+::.+)$", re.MULTILINE)
 _ENDED = re.compile(r"^(PASSED|FAILED|ERROR|SKIPPED)\b(?: \[\d+\])? ?(.*)$", re.MULTILINE)
 _OUTCOMES = {
@@ -72,13 +85,16 @@ class KafkaPython(Suite):
         "auto.create.topics.enable": "true",
         "num.partitions": 4,
         "group.min.session.timeout.ms": 1000,
+        # With 0 the client now and then forgets that it has joined (docs/clients.md).
+        "group.initial.rebalance.delay.ms": 1000,
     }
     kafka_settings = WITH_ACLS
     run_timeout_s = 120
     whole_timeout_s = 1800
+    not_in_ci = BY_CHANCE
 
     def build(self, folder: Path) -> None:
-        fetch = [
+        words = [
             sys.executable,
             "-m",
             "pip",
@@ -89,7 +105,7 @@ class KafkaPython(Suite):
             "-d",
             str(folder),
         ]
-        make([*fetch, f"{PACKAGE}=={self.version}"], folder, log=folder / "build.log")
+        fetch([*words, f"{PACKAGE}=={self.version}"], folder, log=folder / "build.log")
         (archive,) = folder.glob("*.tar.gz")
         with tarfile.open(archive) as members:
             members.extractall(folder, filter="data")

@@ -22,6 +22,8 @@ FILE_KBYTES_MAX = 2_000_000
 OUTPUT_BYTES_MAX = 50_000_000
 NICE = 5
 TAIL_LINES = 12
+FETCH_TRIES = 3
+FETCH_PAUSE_S = 5.0
 
 
 class Unavailable(Exception):
@@ -96,3 +98,13 @@ def make(
     how = f"did not end within {timeout_s:g} s" if ended.code is None else f"ended with code {ended.code}"
     tail = "\n".join(ended.output.splitlines()[-TAIL_LINES:])
     raise CommandFailed(f"`{' '.join(words)}` {how}:\n{tail}")
+
+
+def fetch(words: Sequence[str], folder: Path, *, log: Path, pause_s: float = FETCH_PAUSE_S) -> str:
+    """A step that asks a registry, which may be out for a moment."""
+    for _ in range(FETCH_TRIES - 1):
+        try:
+            return make(words, folder, log=log)
+        except CommandFailed:
+            time.sleep(pause_s)
+    return make(words, folder, log=log)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import fnmatch
+import math
 import os
 import re
 import shutil
@@ -20,13 +21,16 @@ from pathlib import Path
 from moldau.bench.server import Server
 
 from .brokers import fresh_broker
-from .lists import Verdict, judge, read_list
+from .lists import BadList, Verdict, judge, read_list
 from .processes import run as run_command
 from .suite import Outcome, Result, Suite
+from .summary import Summary, summarize
 
 HERE = Path(__file__).parent
 BUILT = "built"
 NOT_THE_MEASURE = "not the measure"
+CI_TIMEOUT_S = 600
+"""The most that a suite's part in CI may take, some five times what it needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +68,8 @@ def built(suite: Suite) -> Path:
     return folder
 
 
-def run_suite(suite: Suite, choice: Choice) -> bool:
-    """Run what was chosen, print the results and the verdict; whether it is good."""
+def run_suite(suite: Suite, choice: Choice) -> Summary | None:
+    """Run what was chosen, print the results and the verdict. None: there are no results to judge."""
     folder = built(suite)
     not_the_measure = read_list(HERE / "not_the_measure" / f"{suite.name}.txt")
     expected = read_list(HERE / "expected" / f"{suite.name}.txt")
@@ -78,13 +82,21 @@ def run_suite(suite: Suite, choice: Choice) -> bool:
         results = list(_run_all(suite, folder, server, choice, left_out, may_fail))
         if server.ended():
             print(f"{server.name} ended during the suite:\n{server.output()}")
-            return False
+            return None
     if not results:
         print(f"{suite.name}: no test has such a name")
-        return False
+        return None
     verdict = judge([r for r in results if r.name not in left_out], may_fail, is_whole=choice.is_whole)
-    _print_verdict(suite, results, verdict, time.monotonic() - began_s)
-    return verdict.is_good
+    _print_verdict(verdict)
+    summary = summarize(
+        *(suite.name, suite.version, server.name, results),
+        expected=expected,
+        not_the_measure=not_the_measure,
+        seconds=time.monotonic() - began_s,
+        is_good=verdict.is_good,
+    )
+    print(summary, flush=True)
+    return summary
 
 
 def _run_all(
@@ -96,14 +108,18 @@ def _run_all(
     may_fail: Mapping[str, str],
 ) -> Iterator[Result]:
     logs = cache_folder() / "logs" / f"{suite.name}-{'kafka' if choice.on_kafka else 'moldau'}"
-    deadline_s = time.monotonic() + suite.whole_timeout_s
-    for run in [run for run in suite.runs(folder) if choice.holds(suite, run)]:
+    whole_timeout_s = min(suite.whole_timeout_s, CI_TIMEOUT_S if choice.is_ci else math.inf)
+    deadline_s = time.monotonic() + whole_timeout_s
+    runs = suite.runs(folder)
+    if gone := sorted(suite.not_in_ci.difference(runs)):
+        raise BadList(f"left out of CI, but no such run: {', '.join(gone)}")
+    for run in [run for run in runs if choice.holds(suite, run)]:
         began_s = time.monotonic()
         log = logs / f"{re.sub('[^A-Za-z0-9._-]+', '_', run)[:120]}.txt"
         if run in left_out:
             results = [Result(run, Outcome.SKIPPED)]
         elif began_s > deadline_s:
-            results = [Result(run, Outcome.FAILED, f"not run: {suite.whole_timeout_s:g} s were up")]
+            results = [Result(run, Outcome.FAILED, f"not run: {whole_timeout_s:g} s were up")]
         else:
             timeout_s = min(suite.run_timeout_s, deadline_s - began_s)
             with tempfile.TemporaryDirectory(prefix="moldau-foreign-") as scratch:
@@ -127,15 +143,10 @@ def _print_result(result: Result, may_fail: Mapping[str, str], seconds: float, l
     print(f"{result.outcome.value:8}{seconds:6.1f} s  {result.name}{tail}", flush=True)
 
 
-def _print_verdict(suite: Suite, results: list[Result], verdict: Verdict, seconds: float) -> None:
-    counts = ", ".join(
-        f"{sum(result.outcome is outcome for result in results)} {outcome.value}" for outcome in Outcome
-    )
+def _print_verdict(verdict: Verdict) -> None:
     for name in verdict.unexpected:
         print(f"not expected to fail or to be skipped: {name}")
     for name in verdict.passed_after_all:
         print(f"passes, take it off the list: {name}")
     for name in verdict.unknown:
         print(f"on the list, but no such test: {name}")
-    good = "as expected" if verdict.is_good else "NOT AS EXPECTED"
-    print(f"{suite.name}: {counts} in {seconds:.0f} s, {good}", flush=True)

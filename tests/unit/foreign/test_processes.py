@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from foreign.processes import CommandFailed, Unavailable, make, run, tool
+from foreign.processes import FETCH_TRIES, CommandFailed, Unavailable, fetch, make, run, tool
 from foreign.suite import Command
 
 DEATH_TIMEOUT_S = 30
@@ -48,3 +48,12 @@ def test_a_build_step_that_fails_says_how(tmp_path: Path) -> None:
 def test_a_missing_tool_is_named() -> None:
     with pytest.raises(Unavailable, match="the suite needs `no-such-tool`"):
         tool("no-such-tool", "the suite")
+
+
+def test_a_fetch_is_tried_again(tmp_path: Path) -> None:
+    script = 'echo >> tries; test "$(wc -l < tries)" -ge "$0" && echo fetched'
+    log = tmp_path / "log.txt"
+    assert fetch(["sh", "-c", script, str(FETCH_TRIES)], tmp_path, log=log, pause_s=0) == "fetched\n"
+    (tmp_path / "tries").unlink()
+    with pytest.raises(CommandFailed):
+        fetch(["sh", "-c", script, str(FETCH_TRIES + 1)], tmp_path, log=log, pause_s=0)

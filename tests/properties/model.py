@@ -126,10 +126,12 @@ class LogModel:
         self.batches = [stored for stored in self.batches if stored.last_offset < end]
         self.end = end
         self.durable = min(self.durable, end)
+        self.compacted_to = min(self.compacted_to, end)
 
     def begin_anew(self, offset: int) -> None:
         self.batches.clear()
         self.start = self.start_durable = self.end = self.durable = offset
+        self.compacted_to = min(self.compacted_to, offset)
 
     def compacted(self, rows: list[Row], to: int, now_ms: int) -> None:
         """Only these records are left, of those that readers may see."""

@@ -56,6 +56,7 @@ WITHOUT = {
     names.RECOVERY_POINTS: "more of the logs is checked than would have to be.",
     names.LOG_STARTS: "logs begin where their leader epochs or their first segments do.",
     names.HIGH_WATERMARKS: "it is taken from the logs.",
+    names.CLEANER_OFFSETS: "all compacted logs are compacted again.",
 }
 """What a start does without a checkpoint."""
 
@@ -67,6 +68,13 @@ class Checkpoints(NamedTuple):
     log_starts: dict[TopicPartition, int] | None
     """None where they are lost."""
     high_watermarks: dict[TopicPartition, int]
+    cleaned_to: dict[TopicPartition, int]
+    """Of the logs that were compacted."""
+
+    @property
+    def partitions(self) -> set[TopicPartition]:
+        """All that are named."""
+        return set().union(*(offsets or () for offsets in self))
 
 
 class DataFolder:
@@ -78,6 +86,8 @@ class DataFolder:
         self.no_room: OSError | None = None
         """Why nothing can be written to it now."""
         self.log_count = 0
+        self.stale: set[TopicPartition] = set()
+        """Deleted logs that its checkpoints name still: what they say must not count for new ones of that name."""
         self._names_changed = 0
         self._names_synced = 0
         self._disk = disk
@@ -244,7 +254,14 @@ class DataFolder:
             self._read_offsets(names.RECOVERY_POINTS),
             self._read_offsets(names.LOG_STARTS),
             self._read_offsets(names.HIGH_WATERMARKS) or {},
+            self._read_offsets(names.CLEANER_OFFSETS) or {},
         )
+
+    def write_checkpoints(self, checkpoints: Checkpoints) -> None:
+        self.write_offsets(names.RECOVERY_POINTS, checkpoints.recovery_points or {})
+        self.write_offsets(names.LOG_STARTS, checkpoints.log_starts or {})
+        self.write_offsets(names.HIGH_WATERMARKS, checkpoints.high_watermarks)
+        self.write_offsets(names.CLEANER_OFFSETS, checkpoints.cleaned_to)
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int] | None:
         """None where the file cannot be used."""

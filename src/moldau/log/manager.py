@@ -13,6 +13,7 @@ import errno
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 
 from moldau.base.ids import TopicPartition
 from moldau.config.topic import TopicConfig
@@ -113,6 +114,7 @@ class LogManager:
 
         def keep(one: Opened, folder: DataFolder) -> None:
             log = self._keep(one.partition, one.opening.folder, one.loaded, folder)
+            log.reshaping.cleaned_to = found[folder].checkpoints.cleaned_to.get(one.partition)
             if one.error is not None:
                 logger.error("%s is offline: %s", log.topic_partition, one.error)
                 log.begin_offline(one.error)
@@ -123,6 +125,7 @@ class LogManager:
             self.checkpointed_high_watermarks.update(contents.checkpoints.high_watermarks)
             work = open_logs(self._runtime, folder, contents, self._config_of, self._recovery_threads, keep)
             tasks.append(spawn(work, name=f"open logs of {folder.path}"))
+            folder.stale = contents.checkpoints.partitions - {partition for partition, _ in contents.logs}
         for task in tasks:
             await task
         if any(contents.checkpoints.recovery_points is None for contents in found.values()):
@@ -154,6 +157,9 @@ class LogManager:
         failure: OSError = OSError(errno.EIO, "all data folders have failed")
         working = [folder for folder in self.folders if folder.failure is None]
         for folder in sorted(working, key=lambda folder: folder.log_count):
+            if partition in folder.stale:  # `vacated` could not write them
+                failure = OSError(errno.ENOSPC, "its checkpoints could not be written", folder.path)
+                continue
             try:
                 return self._create_in(folder, partition, topic_id, config)
             except OSError as error:
@@ -201,6 +207,7 @@ class LogManager:
             return
         folder = self._folder_of.pop(partition)
         folder.log_count -= 1
+        folder.stale.add(partition)
         self._unmade.pop(partition, None)
         log.abandon()
         self._leaving[partition] = left = asyncio.Event()
@@ -228,6 +235,7 @@ class LogManager:
         log = self.logs.pop(partition)
         folder = self._folder_of.pop(partition)
         folder.log_count -= 1
+        folder.stale.add(partition)
         log.abandon()
         name = names.stray_folder(partition, self._runtime.random.uuid())
         self._runtime.disk.rename(log.folder, f"{folder.path}/{name}")
@@ -239,9 +247,13 @@ class LogManager:
         )
 
     async def vacated(self, partition: TopicPartition) -> None:
-        """Wait until a deleted log's folder is free for a new one."""
+        """Wait until a deleted log's folder is free for a new one, and no checkpoint says where the old one began."""
         while (left := self._leaving.get(partition)) is not None:
             await left.wait()
+        for folder in self.folders:
+            if partition in folder.stale and folder.failure is None:
+                with suppress(OSError):  # the folder's error is noted; `create` does without the folder
+                    await self._write_checkpoints(folder)
 
     async def _remove_later(self, folder: DataFolder, path: str, delay_ms: int) -> None:
         await self._runtime.tasks.sleep(delay_ms / 1000)
@@ -289,18 +301,24 @@ class LogManager:
 
     def _on_room(self, folder: DataFolder) -> None:
         """What could not be written is written now."""
-        for partition, (topic_id, config) in list(self._unmade.items()):
-            if self._folder_of[partition] is not folder:
-                continue
-            del self._unmade[partition]
-            del self.logs[partition]
-            self._folder_of.pop(partition).log_count -= 1
-            log = self.create(partition, topic_id, config)
-            if log.failure is None and self._on_made is not None:
-                self._on_made(log)
+        for partition in self._unmade:
+            if self._folder_of[partition] is folder:
+                self._runtime.tasks.spawn(self._make(partition), name=f"make {partition}")
         for partition, log in list(self.logs.items()):
             if self._folder_of[partition] is folder:
                 log.write_unwritten()
+
+    async def _make(self, partition: TopicPartition) -> None:
+        """A log that there was no room for."""
+        await self.vacated(partition)
+        if partition not in self._unmade:
+            return  # its topic was deleted meanwhile
+        topic_id, config = self._unmade.pop(partition)
+        del self.logs[partition]
+        self._folder_of.pop(partition).log_count -= 1
+        log = self.create(partition, topic_id, config)
+        if log.failure is None and self._on_made is not None:
+            self._on_made(log)
 
     # Retention
 
@@ -393,11 +411,13 @@ class LogManager:
 
     async def _write_checkpoints(self, folder: DataFolder) -> None:
         async with self._checkpointing:
+            stale = set(folder.stale)
             try:
-                await self._runtime.tasks.in_thread(self._write, folder, self._checkpoints(folder))
+                await self._runtime.tasks.in_thread(folder.write_checkpoints, self._checkpoints(folder))
             except OSError as error:
                 self._folder_error(folder, error)
                 raise
+            folder.stale -= stale
 
     def _checkpoints(self, folder: DataFolder) -> Checkpoints:
         logs = [(p, log) for p, log in self.logs.items() if self._folder_of[p] is folder]
@@ -409,13 +429,8 @@ class LogManager:
                 if log.log_start_offset > 0  # also where a segment begins there: older ones may come back
             },
             {partition: self._high_watermark_of(log) for partition, log in logs},
+            {p: log.reshaping.cleaned_to for p, log in logs if log.reshaping.cleaned_to is not None},
         )
-
-    @staticmethod
-    def _write(folder: DataFolder, checkpoints: Checkpoints) -> None:
-        folder.write_offsets(names.RECOVERY_POINTS, checkpoints.recovery_points or {})
-        folder.write_offsets(names.LOG_STARTS, checkpoints.log_starts or {})
-        folder.write_offsets(names.HIGH_WATERMARKS, checkpoints.high_watermarks)
 
     async def close(self, broker_epoch: int = 0) -> None:
         """Close every log, write the checkpoints, and say that the stop was clean, unless the disk fails."""

@@ -101,6 +101,7 @@ class Truncation:
     async def _carry_out(self, cut: Cut, checkpoint: Checkpoint) -> None:
         log, flusher = self._log, self._flusher
         flusher.hold(cut.next_offset)
+        log.reshaping.cut_off(cut.next_offset)
         try:
             await checkpoint(self._log)
             done: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -11,15 +11,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import os.path
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from moldau.base.ids import TopicPartition
 from moldau.config.broker import BrokerConfig
-from moldau.log import names
-from moldau.log.checkpoints import BadCheckpoint, read_offsets, write_offsets
 from moldau.log.cleaner.choice import Dirty, first_dirty_offset, groups_of, look_at, shapes_below
 from moldau.log.cleaner.job import Job, LastRecord, Replaced, Summary
 from moldau.log.log import Log
@@ -102,9 +99,6 @@ class LogCleaner:
         """Why logs are left out."""
         self._left_out: dict[Log, float] = {}
         """Until when, by the monotonic clock."""
-        self._cleaned_to: dict[str, dict[TopicPartition, int]] = {}
-        """By data folder."""
-        self._writing = asyncio.Lock()
         self._running: dict[Log, asyncio.Task[object]] = {}
         self._wake = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
@@ -195,8 +189,7 @@ class LogCleaner:
         if not self._is_open(log):
             return None
         try:
-            cleaned_to = (await self._checkpoint(log)).get(log.topic_partition)
-            first_dirty = first_dirty_offset(cleaned_to, log.log_start_offset, log.next_offset)
+            first_dirty = _first_dirty(log)
             if first_dirty >= log.segments.active.base_offset:
                 return None  # nothing was closed since: the disk need not be asked
             stable_offset, now_ms = self._stable_offset_of(log), self._runtime.clock.wall_ms()
@@ -236,9 +229,7 @@ class LogCleaner:
             logger.warning("%s: what is left of a compaction could not be removed: %s", log, error)
 
     async def _clean(self, log: Log) -> Summary | None:
-        dirty_offset = (await self._checkpoint(log)).get(log.topic_partition)
-        first_dirty = first_dirty_offset(dirty_offset, log.log_start_offset, log.next_offset)
-        job = await self._plan(log, first_dirty)
+        job = await self._plan(log, _first_dirty(log))
         if job is None:
             return None
         # Recovery takes a gap for lost data where the checkpoint does not tell it better.
@@ -248,7 +239,8 @@ class LogCleaner:
                 raise OSError(errno.ENOSPC, "there is no room for some of its small files", log.folder)
         await self._manager.write_checkpoints_of(log)
         summary = await self._in_child(log, job)
-        await self._note_cleaned(log, job.end_offset)
+        log.reshaping.cleaned_to = job.end_offset
+        await self._manager.write_checkpoints_of(log)
         return summary
 
     async def _in_child(self, log: Log, job: Job) -> Summary:
@@ -312,41 +304,6 @@ class LogCleaner:
             bytes_per_second=settings.bytes_per_second,
         )
 
-    # What it remembers
-
-    async def _checkpoint(self, log: Log) -> dict[TopicPartition, int]:
-        """How far the logs of a data folder were compacted."""
-        folder = os.path.dirname(log.folder)
-        if folder not in self._cleaned_to:
-            async with self._writing:
-                found = await self._runtime.tasks.in_thread(self._read_checkpoint, folder)
-                self._cleaned_to.setdefault(folder, found)
-        return self._cleaned_to[folder]
-
-    def _read_checkpoint(self, folder: str) -> dict[TopicPartition, int]:
-        path = f"{folder}/{names.CLEANER_OFFSETS}"
-        try:
-            return read_offsets(self._runtime.disk.read(path))
-        except FileNotFoundError:
-            return {}
-        except BadCheckpoint as damage:
-            logger.warning(
-                "%s is made anew, and all logs in the folder are compacted again: %s", path, damage
-            )
-            return {}
-
-    async def _note_cleaned(self, log: Log, end_offset: int) -> None:
-        folder = os.path.dirname(log.folder)
-        offsets = await self._checkpoint(log)
-        async with self._writing:
-            logs = self._manager.logs
-            offsets[log.topic_partition] = end_offset
-            for partition in [one for one in offsets if one not in logs]:
-                del offsets[partition]
-            content = write_offsets(offsets)
-            path = f"{folder}/{names.CLEANER_OFFSETS}"
-            await self._runtime.tasks.in_thread(self._runtime.disk.write_atomic, path, content)
-
     def _note_success(self, partition: TopicPartition, summary: Summary) -> None:
         counts = self.counts
         counts.compactions += 1
@@ -397,3 +354,7 @@ async def swap_in(runtime: Runtime, log: Log, replaced: Replaced) -> None:
     except OSError as error:  # the next start finishes it
         log.fail(error)
         raise
+
+
+def _first_dirty(log: Log) -> int:
+    return first_dirty_offset(log.reshaping.cleaned_to, log.log_start_offset, log.next_offset)

@@ -1,0 +1,82 @@
+"""Exactly once, from topic to topic: for each order one invoice, whatever crashes.
+
+    python examples/exactly_once.py              # turns orders into invoices, until Ctrl-C
+    moldau message consume invoices              # in another terminal: what is committed
+
+Guaranteed: invoices and the offsets of their orders are committed in one transaction, so both are there or neither.
+A reader of committed messages (`isolation.level=read_committed`, librdkafka's default, but not that of Java's client
+and of kafka-python) sees every invoice once; one of uncommitted messages may see more.
+
+A crash hurts nowhere. Before the commit: the worker that is started again under the same `transactional.id` ends the
+open transaction and begins with its first order. After it: with the order that comes next. A broker that crashes is
+waited for. Any error ends the program, for a crash does no harm: let a service manager start it again.
+What is not a message has no part in it: an e-mail that is sent within the transaction may go out twice.
+"""
+
+import os
+import signal
+import time
+from threading import Event
+
+from confluent_kafka import Consumer, Message, Producer
+
+BOOTSTRAP = os.environ.get("BOOTSTRAP_SERVERS", "localhost:9092")
+WORKER = "invoices-1"  # every further worker needs a name of its own: two of one name fence each other off
+BATCH = 10
+
+
+def main() -> None:
+    stopping = Event()
+    signal.signal(signal.SIGINT, lambda *_: stopping.set())  # Ctrl-C ends it after the batch
+    producer = Producer(
+        {
+            "bootstrap.servers": BOOTSTRAP,
+            "transactional.id": WORKER,
+            # librdkafka 2.16 may wait for ever after its only broker was away (its issue 5511), but not with this:
+            "metadata.recovery.strategy": "none",
+        }
+    )
+    producer.init_transactions()  # ends what a worker of this name has left open
+    consumer = Consumer(
+        {
+            "bootstrap.servers": BOOTSTRAP,
+            "group.id": "invoices",
+            "group.instance.id": WORKER,  # the same worker when it is started again: it need not wait
+            "auto.offset.reset": "earliest",  # where a new group begins
+            "enable.auto.commit": False,  # the transaction commits
+            "isolation.level": "read_committed",
+        }
+    )
+    consumer.subscribe(["orders"])
+    try:
+        while not stopping.is_set():
+            orders = next_batch(consumer)
+            if orders:
+                producer.begin_transaction()
+                for order in orders:
+                    producer.produce("invoices", invoice_for(order), key=order.key())
+                read = consumer.position(consumer.assignment())
+                producer.send_offsets_to_transaction(read, consumer.consumer_group_metadata())
+                producer.commit_transaction()
+                print(f"committed {len(orders)} invoices", flush=True)
+    finally:
+        consumer.close()
+
+
+def next_batch(consumer: Consumer) -> list[Message]:
+    messages: list[Message] = consumer.consume(BATCH, timeout=1)
+    for message in messages:
+        if message.error():
+            raise SystemExit(message.error().str())
+    return messages
+
+
+def invoice_for(order: Message) -> str:
+    time.sleep(0.02)  # work takes its time
+    invoice = f"invoice for {order.value().decode()}"
+    print(invoice, flush=True)
+    return invoice
+
+
+if __name__ == "__main__":
+    main()

@@ -12,10 +12,11 @@ import itertools
 import resource
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from moldau.bench.group_members import (
     FIND_COORDINATOR,
+    HEARTBEAT_S,
     ClassicMember,
     Connection,
     ConsumerMember,
@@ -39,13 +40,14 @@ GATHERING = {INITIAL_DELAY: 200}
 """Long enough that no member comes too late for the first generation, short enough not to be all that is measured."""
 AT_ONCE = {INITIAL_DELAY: 0}
 PATIENCE_S = 180
-STEADY_S = 3.0
+BEATS_EACH = 4
 IN_FLIGHT = 50
 FILES_BESIDE_CONNECTIONS = 200
 SHOWN = ("p50", "p99")
 POLL_S = 0.02
 
 Member = ClassicMember | ConsumerMember
+T = TypeVar("T")
 _numbers = itertools.count(1)
 
 
@@ -92,10 +94,8 @@ async def _come_together(
             done = roll.complete(len(members))
             running.start(last.run())
             await running.until(done)
-        beaten = sum(member.heartbeats for member in members)
         with Meter(server) as steady:
-            await running.until(asyncio.ensure_future(asyncio.sleep(STEADY_S)))
-        beaten = sum(member.heartbeats for member in members) - beaten
+            beaten = await running.until(asyncio.ensure_future(_rest(members)))
     await _leave(server, members)
     joined, grown = f"{len(first):,} members join, {kind}", f"one more joins {len(first):,}, {kind}"
     return [
@@ -154,6 +154,18 @@ async def _each(
     ]
 
 
+async def _rest(members: Sequence[Member]) -> int:
+    """Until the members have sent so many heartbeats on average; how many that were."""
+
+    def count() -> int:
+        return sum(member.heartbeats for member in members)
+
+    before = count()
+    while count() - before < BEATS_EACH * len(members):
+        await asyncio.sleep(HEARTBEAT_S)
+    return count() - before
+
+
 class _Running:
     """Members that run until the block ends. What one of them fails with ends whatever is waited for."""
 
@@ -163,10 +175,13 @@ class _Running:
     def start(self, member: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.ensure_future(member))
 
-    async def until(self, done: asyncio.Future[None]) -> None:
+    async def until(self, done: asyncio.Future[T]) -> T:
         await asyncio.wait([done, *self._tasks], return_when=asyncio.FIRST_COMPLETED)
-        if not done.done():
-            next(task for task in self._tasks if task.done()).result()
+        for task in self._tasks:
+            if task.done():
+                done.cancel()
+                task.result()
+        return done.result()
 
     async def __aenter__(self) -> _Running:
         return self

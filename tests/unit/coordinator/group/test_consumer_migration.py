@@ -136,6 +136,20 @@ def test_a_classic_member_joins_a_consumer_group(coordinator: Consumers) -> None
     assert coordinator.kind() == "consumer"
 
 
+def test_a_classic_member_is_told_to_join_again_once_there_is_a_new_target(coordinator: Consumers) -> None:
+    classic = classic_member(coordinator)
+    stays, leaves = Consumer(coordinator, "stays"), Consumer(coordinator, "leaves")
+    stays.join()
+    leaves.join()
+    work_together(classic, stays, leaves)
+    leaves.leave()
+    assert classic.beat() is ErrorCode.none
+    assert coordinator.sync(classic.joined).response.error_code is ErrorCode.none
+    stays.beat()
+    assert classic.beat() is ErrorCode.rebalance_in_progress
+    assert coordinator.sync(classic.joined).response.error_code is ErrorCode.rebalance_in_progress
+
+
 def test_a_classic_member_that_does_not_join_again_in_time_is_out(coordinator: Consumers) -> None:
     consumer = Consumer(coordinator, "new")
     consumer.join()

@@ -109,7 +109,7 @@ class ClassicMembers:
         protocol = member.classic.protocols[0][0]
         if sync.protocol_type not in (None, "consumer") or sync.protocol not in (None, protocol):
             raise KafkaError(ErrorCode.inconsistent_group_protocol)
-        if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED:
+        if _is_behind(group, member) and member.state is not MemberState.UNREVOKED:
             self._expect_join(group, member, moment)
             raise KafkaError(ErrorCode.rebalance_in_progress)
         self._deadlines.cancel((CLASSIC_SYNC, group.group_id, member.member_id))
@@ -121,7 +121,7 @@ class ClassicMembers:
         assert member.classic is not None
         self._protocol.heard_from(group, member.member_id, moment, member.classic.session_timeout_ms)
         can_go_on = member.state is MemberState.UNRELEASED and not group.is_waiting_for_others(member)
-        if member.epoch < group.epoch or member.state is MemberState.UNREVOKED or can_go_on:
+        if _is_behind(group, member) or member.state is MemberState.UNREVOKED or can_go_on:
             self._expect_join(group, member, moment)
             return Heard(ErrorCode.rebalance_in_progress)
         return Heard(ErrorCode.none)
@@ -175,6 +175,13 @@ class ClassicMembers:
     def _set(self, what: str, group: ConsumerGroup, member: ConsumerMember, moment: Moment) -> None:
         at_ms = moment.ms + member.rebalance_timeout_ms
         self._deadlines.set((what, group.group_id, member.member_id), at_ms)
+
+
+def _is_behind(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    """Whether there is a new target to join for. Where nobody is left whose heartbeats compute it, a join does."""
+    if member.epoch >= group.epoch:
+        return False
+    return member.epoch < group.assignment_epoch or group.classic_count == len(group.members)
 
 
 def _updated(member: ConsumerMember, join: Join, subscription: Subscription) -> ConsumerMember:

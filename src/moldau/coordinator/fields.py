@@ -147,7 +147,10 @@ class FieldWriter:
 
     def tagged(self, fields: Mapping[int, bytes] = {}) -> FieldWriter:
         """The end of a flexible struct."""
-        self._out += pack_tagged_fields(sorted(fields.items()))
+        if fields:
+            self._out += pack_tagged_fields(sorted(fields.items()))
+        else:
+            self._out.append(0)
         return self
 
     def done(self) -> bytes:

@@ -22,7 +22,6 @@ from moldau.records.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
-    NO_TIMESTAMP,
     TRANSACTIONAL,
     BatchHeader,
     crc_of,
@@ -163,34 +162,38 @@ def build_batch(
     """At least one record; offsets ascend and are kept. `log_append_time` stands for all timestamps."""
     first = records[0]
     base_timestamp = first.timestamp
-    max_timestamp = max((r.timestamp for r in records), default=NO_TIMESTAMP)
+    max_timestamp = max([record.timestamp for record in records])
     attributes = codec | (TRANSACTIONAL if transactional else 0) | (CONTROL if control else 0)
     if log_append_time is not None:
         attributes |= LOG_APPEND_TIME
         max_timestamp = log_append_time
-    header = BatchHeader(
-        base_offset=first.offset,
-        length=0,
-        leader_epoch=leader_epoch,
-        magic=MAGIC,
-        crc=0,
-        attributes=attributes,
-        last_offset_delta=records[-1].offset - first.offset,
-        base_timestamp=base_timestamp,
-        max_timestamp=max_timestamp,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        count=len(records),
+    packed_records = compress(codec, encode_records(records, first.offset, base_timestamp), level)
+    header = HEADER.pack(
+        first.offset,
+        HEADER_BYTES + len(packed_records) - LENGTH_AND_BEFORE_BYTES,
+        leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        records[-1].offset - first.offset,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
     )
-    return assemble(header, compress(codec, encode_records(records, first.offset, base_timestamp), level))
+    return _with_crc(header, packed_records)
 
 
 def assemble(header: BatchHeader, packed_records: Buffer) -> bytes:
     """Header and (compressed) records as one batch, with the right length and checksum."""
-    size = HEADER_BYTES + len(packed_records)
-    batch = bytearray(size)
-    HEADER.pack_into(batch, 0, *header._replace(length=size - LENGTH_AND_BEFORE_BYTES))
-    batch[HEADER_BYTES:] = packed_records
-    CRC.pack_into(batch, CRC_POSITION, crc_of(batch, 0, size))
+    length = HEADER_BYTES + len(packed_records) - LENGTH_AND_BEFORE_BYTES
+    return _with_crc(HEADER.pack(*header._replace(length=length)), packed_records)
+
+
+def _with_crc(header: bytes, packed_records: Buffer) -> bytes:
+    batch = bytearray(header)
+    batch += packed_records
+    CRC.pack_into(batch, CRC_POSITION, crc_of(batch, 0, len(batch)))
     return bytes(batch)

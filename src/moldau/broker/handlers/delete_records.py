@@ -1,8 +1,8 @@
 """DeleteRecords (21): let partitions begin at an offset; -1 means the high watermark.
 
 What lies before is gone for readers at once and, when the answer is sent, for good: log starts are checkpointed
-before it. Room on the disk is freed by the next look at retention, in whole segments. Only topics whose
-`cleanup.policy` has `delete` allow it. An answer has the partition's first offset from now on.
+before it. Room on the disk is freed by the next look at retention, in whole segments. Topics that are only compacted
+refuse it. An answer has the partition's first offset from now on.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _delete_before(broker: Any, name: str, index: int, offset: int) -> int:
         raise KafkaError(ErrorCode.invalid_topic_exception)
     if partition.refusal:
         raise KafkaError(partition.refusal)
-    if not partition.log.config.delete:
+    if partition.log.config.compact and not partition.log.config.delete:
         raise KafkaError(ErrorCode.policy_violation)
     if offset == HIGH_WATERMARK:
         offset = partition.high_watermark

@@ -59,7 +59,7 @@ def trimming(talk: Conversation) -> None:
 
 @scenario("DeleteRecords", "policies")
 def policies(talk: Conversation) -> None:
-    for policy in ("compact", "compact,delete", "delete"):
-        name = talk.topic(policy.replace(",", "-"), cleanup_policy=policy)
+    for policy in ("compact", "compact,delete", "delete", ""):
+        name = talk.topic(policy.replace(",", "-") or "none", cleanup_policy=policy)
         wanted = [{"name": name, "partitions": [{"partition_index": 0, "offset": -1}]}]
-        talk.ask(policy, {"topics": wanted, "timeout": 5000})
+        talk.ask(policy or "none", {"topics": wanted, "timeout": 5000})

@@ -78,8 +78,9 @@ def command(
 ) -> None:
     """Take over the data of an Apache Kafka 4 node.
 
-    Topics keep their ids, settings and records, with offsets, timestamps and the state of idempotent producers; the
-    node keeps its id. Kafka must have been stopped cleanly, and be a cluster of one node.
+    Topics keep their ids, settings and records, with offsets and timestamps; groups keep their committed offsets,
+    producers their sequences and transactions; the node keeps its id. Kafka must have been stopped cleanly, and be a
+    cluster of one node.
     """
     if bool(sources) == bool(in_place):
         raise usage(

@@ -110,7 +110,23 @@ def delete_before(connection: Connection, name: str, cuts: list[Cut]) -> None:
         operation_timeout=connection.target.timeout_s,
     )
     for future in futures.values():
-        connection.result(future, subject=name)
+        try:
+            connection.result(future, subject=name)
+        except CliError as refusal:
+            raise explained(refusal, name) from refusal
+
+
+def explained(refusal: CliError, name: str) -> CliError:
+    from confluent_kafka import KafkaError, KafkaException
+
+    cause = refusal.__cause__
+    if isinstance(cause, KafkaException) and cause.args[0].code() == KafkaError.POLICY_VIOLATION:
+        return CliError(
+            f"The cleanup.policy of {name} is compact: nothing was deleted.",
+            f"`moldau config set topic {name} cleanup.policy=compact,delete` allows it; or write messages without"
+            " a value for the keys that are to go.",
+        )
+    return refusal
 
 
 def print_cuts(cuts: list[Cut]) -> None:

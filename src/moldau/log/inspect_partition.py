@@ -13,7 +13,6 @@ from moldau.log.inspect_files import (
     COMPACTED_TOPICS,
     LEFTOVER_SUFFIXES,
     SEGMENT_SUFFIXES,
-    SWAP,
     LogFiles,
     Standing,
 )
@@ -24,6 +23,12 @@ from moldau.log.inspect_transactions import TransactionCheck
 from moldau.log.scan import Batch
 from moldau.runtime.ports import Disk
 
+LEFTOVERS = {
+    names.DELETED: "It waited for its removal; the next start removes it.",
+    names.CLEANED: "A compaction was interrupted; the next start removes what it wrote.",
+    names.SWAP: "A compaction was interrupted: the next start puts it in its place.",
+    names.TEMPORARY: "A write was interrupted; the next start removes it.",
+}
 KNOWN_FILES = frozenset({names.LEADER_EPOCHS, names.PARTITION_METADATA})
 
 
@@ -169,11 +174,11 @@ class _LogCheck:
         yield from self._snapshots.findings(batches_are_sound=not self._damaged)
 
     def stray_files(self) -> Iterator[Finding]:
+        if not self._standing.running:  # else it is at work with them
+            yield from self._leftovers()
         for name in self._files.names:
             path = f"{self._files.folder}/{name}"
             if name.endswith(LEFTOVER_SUFFIXES):
-                if not self._standing.running:  # else it is at work with them
-                    yield _leftover(path, name)
                 continue
             suffix = next((s for s in (*SEGMENT_SUFFIXES, names.SNAPSHOT) if name.endswith(s)), "")
             offset = names.offset_of(name, suffix) if suffix else None
@@ -184,6 +189,15 @@ class _LogCheck:
                 yield Finding(
                     Severity.NOTE, Kind.FOREIGN, path, None, "is no file of a log", "It is left alone."
                 )
+
+    def _leftovers(self) -> Iterator[Finding]:
+        """One finding for each kind: a log that was just shortened or compacted may have hundreds of them."""
+        for suffix, advice in LEFTOVERS.items():
+            found = [name for name in self._files.names if name.endswith(suffix)]
+            if found:
+                more = f", with {len(found) - 1} more" if len(found) > 1 else ""
+                path = f"{self._files.folder}/{found[0]}"
+                yield Finding(Severity.REPAIR, Kind.LEFTOVER, path, None, f"is a leftover{more}", advice)
 
     def _orphan(self, path: str, offset: int) -> Iterator[Finding]:
         bases, standing = self._files.bases, self._standing
@@ -296,11 +310,3 @@ class _LogCheck:
                 advice = "Committed records are missing from its end: restore it from a replica or a copy."
             severity = Severity.DAMAGE if standing.clean else Severity.REPAIR
             yield Finding(severity, Kind.CHECKPOINT, watermarks, None, what, advice)
-
-
-def _leftover(path: str, name: str) -> Finding:
-    if name.endswith(SWAP):
-        advice = "A compaction was interrupted: the next start puts it in its place."
-    else:
-        advice = "An interrupted write, compaction or removal leaves it; the next start removes it."
-    return Finding(Severity.REPAIR, Kind.LEFTOVER, path, None, "is a leftover", advice)

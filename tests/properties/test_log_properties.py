@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from hypothesis import HealthCheck, settings
@@ -21,6 +23,8 @@ from properties.machine import CONFIGS, PRODUCERS, SHARES, LogAgainstList, setti
 from properties.places import RealPlace, SimPlace
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "0"))
+TROUBLES = st.sampled_from(["read", "write", "sync", "full"])
+PATHS = st.sampled_from(["", ".log", "index", "checkpoint", ".snapshot", ".cleaned", ".swap", ".deleted"])
 
 
 class LogOnSimulatedDisk(LogAgainstList):
@@ -114,6 +118,55 @@ class LogOnSimulatedDisk(LogAgainstList):
             model.start = self.log.log_start_offset
         assert not outcome.crashed
         return outcome.error
+
+    @contextmanager
+    def trouble(self, kind: str, path: str, count: int) -> Iterator[None]:
+        """A disk that fails so many times, or has room for little more."""
+        drive = self.place.drive
+        if kind == "full":
+            drive.faults = replace(drive.faults, capacity_bytes=drive.platter.used_bytes + 100 * count)
+        else:
+            drive.fail_next(kind, path_contains=path, count=count)  # type: ignore[arg-type]
+        yield
+        drive.forgive()
+        drive.faults = replace(drive.faults, capacity_bytes=None)
+
+    @rule(kind=TROUBLES, path=PATHS, count=st.integers(1, 6), kill=st.booleans())
+    def trouble_in_a_compaction(self, kind: str, path: str, count: int, kill: bool) -> None:
+        """What is left is one or the other, segment by segment; and the next one comes to its end."""
+        if not self.log.config.compact:
+            return
+        before, dirty_from = self.before_compaction()
+        with self.trouble(kind, path, count):
+            assert self.place.run(self.place.cleaner.clean(self.log)).error is None
+        if self.log.failure is not None:
+            assert kind != "full"
+            (self.place.kill if kill and kind != "sync" else self.place.crash)()
+            self.come_back()
+        self.after_compaction(before, dirty_from)
+        assert not self.leftovers(".cleaned", ".swap")
+        self.compact()
+
+    def leftovers(self, *suffixes: str) -> list[str]:
+        names = self.place.runtime.disk.list(self.log.folder)
+        return [name for name in names if name.endswith(suffixes)]
+
+    @rule(kind=TROUBLES, path=PATHS, count=st.integers(1, 6), share=SHARES, kill=st.booleans())
+    def trouble_in_a_cut(self, kind: str, path: str, count: int, share: float, kill: bool) -> None:
+        """It is longer than asked for, at worst, and can be cut again."""
+        model, offset = self.model, self.offset_at(share)
+        lowest = min(model.end, max(model.start, model.end_at(offset)))
+        cut = lambda: self.log.truncate_to(offset, self.place.manager.write_checkpoints_of)  # noqa: E731
+        with self.trouble(kind, path, count):
+            error = self.place.run(cut()).error
+        if self.log.failure is not None:
+            (self.place.kill if kill and kind != "sync" else self.place.crash)()
+            self.come_back(lowest=min(lowest, model.durable))
+            return
+        if error is not None:
+            assert lowest <= self.log.next_offset <= model.end or model.compacted_to
+            self.run(cut())
+        self.note_truncated(offset)
 
     @rule(changes=st.integers(0, 60))
     def crash_while_compacting(self, changes: int) -> None:

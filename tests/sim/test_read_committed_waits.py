@@ -8,7 +8,7 @@ from typing import Any
 from moldau.sim.client import PORT, Wire
 from moldau.sim.world import World
 
-from .test_transaction_crashes import END, FETCH, ID, Copier, Stage
+from .copier import END, FETCH, ID, Copier, Stage
 
 MAX_WAIT_MS = 10_000
 

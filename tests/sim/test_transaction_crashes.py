@@ -1,339 +1,123 @@
-"""Transactions under a crash at every write to the disk: of a transaction all is seen, or nothing (promise 4).
+"""Transactions under a crash of the broker at every step: of a transaction all is seen, or nothing (promise 4).
 
-A client runs a few transactions over two partitions and a group's offsets, in both versions of the protocol. The
-broker's process is killed, or its power cut, with the n-th write, for every n; then it starts again and the client goes
-on as a new producer. In the end nothing is open, what was confirmed is there, and offsets are those of what is seen.
-With power cuts every log is flushed before it answers.
+A client runs a few transactions, in both versions of the protocol. The broker is killed before or after its n-th write
+to the disk, or its power is cut in its n-th change of it, whatever that is (a write, a sync, a rename), for every n:
+so also between any two steps of the two-phase commit. Then it starts again and the client goes on as a new producer. In
+the end nothing is open, what was confirmed is there, and offsets are those of what is seen. With power cuts every log
+is flushed before it answers.
 """
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from moldau.base.errors import ErrorCode
 from moldau.broker.coordinators import Coordinators
-from moldau.broker.node import Broker
-from moldau.config.broker import BrokerConfig
 from moldau.coordinator.shard import NOTHING, Decision
 from moldau.coordinator.transaction.messages import Markers
 from moldau.coordinator.transaction.shard import TransactionShard
-from moldau.records.batch import read_header
-from moldau.records.record import Record, build_batch, read_records
-from moldau.sim.client import PORT, Disconnected, Wire
 from moldau.sim.disk import SimFile
-from moldau.sim.world import SimHost, World
-from moldau.store.memory import MemoryStore, Tree
+from moldau.sim.loop import HostCrashed
+from moldau.sim.world import World
 
-TOPICS = ("a", "b")
-TRANSACTIONS = 4
-TRIES_MAX = 200
-ID, GROUP = "copier", "group"
-PRODUCE, FETCH, FIND, CREATE, OFFSET_FETCH = 0, 1, 10, 19, 9
-INIT, ADD, ADD_OFFSETS, END, COMMIT_OFFSETS = 22, 24, 25, 26, 28
-AGAIN = (
-    ErrorCode.concurrent_transactions,
-    ErrorCode.coordinator_load_in_progress,
-    ErrorCode.coordinator_not_available,
-    ErrorCode.not_coordinator,
-    ErrorCode.not_enough_replicas,
-    ErrorCode.not_leader_or_follower,
-    ErrorCode.unknown_topic_or_partition,
-)
-SETTINGS = {
-    "node.id": "1",
-    "listeners": f"PLAINTEXT://:{PORT}",
-    "log.dirs": "/data",
-    "moldau.http.port": "-1",
-    "offsets.topic.num.partitions": "1",
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.num.partitions": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
+from .copier import FLUSHED, TRANSACTIONS, Copier, Stage, check
+
+CRASHES = ("killed before a write", "killed after a write", "power cut")
+WRITTEN_AT_LEAST = {
+    "__transaction_state": 2
+    + 3 * TRANSACTIONS,  # begun; then a partition added, the end decided, and carried out
+    "__consumer_offsets": 2 * TRANSACTIONS,  # an offset and a marker
+    "a-0": 2 * TRANSACTIONS,
+    "b-0": 2 * TRANSACTIONS,
 }
-FLUSHED = {"log.flush.interval.messages": "1"}
+"""Writes to the logs without which a run would not go through all steps."""
 
 
-class Stage:
-    """A broker that starts again whenever its host is down."""
+class Saboteur:
+    """Ends the broker at one of its changes to the disk, counted from `arm` on."""
 
-    def __init__(self, world: World, settings: dict[str, str]) -> None:
-        self.world = world
-        self.host: SimHost = world.host("broker")
-        self.client = world.host("client").runtime
-        self._config = BrokerConfig.parse(SETTINGS | settings)
-        self._tree = Tree()
-        self.starts = 0
+    def __init__(self, stage: Stage, crash: str, number: int) -> None:
+        self._stage = stage
+        self._crash = crash
+        self._number = number
+        self._is_armed = False
+        self.paths: list[str] = []
+        """Of the writes since it was armed."""
 
-    async def keep_up(self) -> None:
-        while True:
-            if not self.host.alive or self.starts == 0:
-                runtime = self.host.runtime if self.host.alive else self.host.restart()
-                self.starts += 1
-                broker = Broker(self._config, runtime, MemoryStore(self._tree, runtime.tasks))
-                runtime.tasks.spawn(broker.start(), name="broker")
-            await self.world.sleep(0.05)
+    def arm(self) -> None:
+        self._is_armed = True
+        if self._crash == "power cut":
+            self._stage.host.drive.crash_after(self._number - 1)
 
+    def disarm(self) -> None:
+        self._is_armed = False
+        self._stage.host.drive.forgive()
 
-class Lost(Exception):
-    """The connection went in the middle of a transaction: its outcome is not known."""
+    def pwrite(self, file: SimFile, data: Any, position: int) -> int:
+        if not self._is_armed:
+            return PWRITE(file, data, position)
+        self.paths.append(file.path)
+        is_due = self._crash != "power cut" and len(self.paths) == self._number
+        if is_due and self._crash == "killed before a write":
+            self._end()
+        written = PWRITE(file, data, position)
+        if is_due:
+            self._end()
+        return written
 
-
-class Copier:
-    """The client: each transaction has a value in both topics, and an offset."""
-
-    def __init__(self, stage: Stage, own_epochs: bool) -> None:
-        self._runtime = stage.client
-        self._own_epochs = own_epochs
-        self._wire: Wire | None = None
-        self.committed: set[int] = set()
-        self.aborted: set[int] = set()
-
-    async def ask(self, api_key: int, version: int, **fields: Any) -> Any:
-        """The answer; Lost where there is none."""
-        try:
-            if self._wire is None or self._wire.is_closed:
-                stream = await self._runtime.net.connect("broker", PORT, timeout_s=1.0)
-                self._wire = Wire(self._runtime, stream, "copier", 0, 0.0)
-            return await self._wire.ask(api_key, version, SimpleNamespace(**fields))
-        except (Disconnected, OSError):
-            raise Lost from None
-
-    async def insist(self, api_key: int, version: int, error_of: Any, **fields: Any) -> Any:
-        """Ask until the answer is one; only for what may be asked twice."""
-        for _ in range(TRIES_MAX):
-            try:
-                answer = await self.ask(api_key, version, **fields)
-                if error_of(answer) not in AGAIN:
-                    return answer
-            except Lost:
-                pass
-            await self._runtime.tasks.sleep(0.05)
-        raise AssertionError(f"API {api_key} gives no answer but to come again")
-
-    async def prepare(self) -> None:
-        topics = tuple(
-            SimpleNamespace(name=name, num_partitions=1, replication_factor=1, assignments=(), configs=())
-            for name in TOPICS
-        )
-        await self.insist(
-            CREATE, 5, lambda _: ErrorCode.none, topics=topics, timeout=5000, validate_only=False
-        )
-        for key, kind in ((ID, 1), (GROUP, 0)):
-            await self.insist(FIND, 3, lambda answer: answer.error_code, key=key, key_type=kind)
-
-    async def run(self) -> None:
-        producer = await self.init()
-        for number in range(TRANSACTIONS):
-            try:
-                producer = await self.transact(producer, number)
-            except Lost:
-                producer = await self.init()
-
-    async def init(self) -> tuple[int, int]:
-        answer = await self.insist(
-            INIT,
-            4,
-            lambda answer: answer.error_code,
-            transactional_id=ID,
-            transaction_timeout=60_000,
-            producer_id=-1,
-            producer_epoch=-1,
-        )
-        assert not answer.error_code
-        self._sequence = 0
-        return answer.producer_id, answer.producer_epoch
-
-    async def transact(self, producer: tuple[int, int], number: int) -> tuple[int, int]:
-        fields = {"transactional_id": ID, "producer_id": producer[0], "producer_epoch": producer[1]}
-        if not self._own_epochs:
-            topics = tuple(SimpleNamespace(name=name, partitions=(0,)) for name in TOPICS)
-            old = {f"v3_and_below_{key}": value for key, value in fields.items()}
-            self.expect(
-                (await self.ask(ADD, 3, **old, v3_and_below_topics=topics))
-                .results_by_topic_v3_and_below[0]
-                .results_by_partition[0]
-                .partition_error_code
-            )
-            self.expect((await self.ask(ADD_OFFSETS, 3, **fields, group_id=GROUP)).error_code)
-        await self.produce(fields, number)
-        await self.commit_offset(fields, number)
-        is_commit = number % 2 == 0
-        answer = await self.ask(END, 5 if self._own_epochs else 4, **fields, committed=is_commit)
-        self.expect(answer.error_code)
-        (self.committed if is_commit else self.aborted).add(number)
-        self._sequence = 0 if self._own_epochs else self._sequence + 1
-        if self._own_epochs:
-            return answer.producer_id, answer.producer_epoch
-        await self._runtime.tasks.sleep(0.2)  # until the markers are written
-        return producer
-
-    async def produce(self, fields: dict[str, Any], number: int) -> None:
-        batch = build_batch(
-            [Record(0, 1, b"k", b"%d" % number)],
-            producer_id=fields["producer_id"],
-            producer_epoch=fields["producer_epoch"],
-            base_sequence=self._sequence,
-            transactional=True,
-        )
-        rows = (SimpleNamespace(index=0, records=batch),)
-        topics = tuple(SimpleNamespace(name=name, partition_data=rows) for name in TOPICS)
-        version = 12 if self._own_epochs else 9
-        answer = await self.ask(
-            PRODUCE, version, transactional_id=ID, acks=-1, timeout=5000, topic_data=topics
-        )
-        for topic in answer.responses:
-            self.expect(topic.partition_responses[0].error_code)
-
-    async def commit_offset(self, fields: dict[str, Any], number: int) -> None:
-        row = SimpleNamespace(
-            partition_index=0, committed_offset=number + 1, committed_leader_epoch=-1, committed_metadata=""
-        )
-        answer = await self.ask(
-            COMMIT_OFFSETS,
-            5 if self._own_epochs else 3,
-            **fields,
-            group_id=GROUP,
-            generation_id=-1,
-            member_id="",
-            group_instance_id=None,
-            topics=(SimpleNamespace(name="a", partitions=(row,)),),
-        )
-        self.expect(answer.topics[0].partitions[0].error_code)
-
-    def expect(self, error: ErrorCode) -> None:
-        """Any error ends the transaction, which a new producer then aborts."""
-        if error:
-            raise Lost
-
-    # ---- what is seen in the end --------------------------------------------------------------------------------
-
-    async def seen(self, topic: str) -> list[int]:
-        """The values of a topic, read to its end."""
-        values: list[int] = []
-        offset, end = 0, 1
-        while offset < end:
-            partition = await self.fetch(topic, offset)
-            end = partition.high_watermark
-            assert partition.last_stable_offset == end, "a transaction is still open"
-            records = bytes(partition.records or b"")
-            assert records or offset == end
-            values += committed_values(records, partition.aborted_transactions)
-            position = 0
-            while position < len(records):
-                header = read_header(records, position)
-                position += header.size
-                offset = header.next_offset
-        return values
-
-    async def fetch(self, topic: str, offset: int) -> Any:
-        row = SimpleNamespace(
-            partition=0,
-            current_leader_epoch=-1,
-            fetch_offset=offset,
-            last_fetched_epoch=-1,
-            log_start_offset=-1,
-            partition_max_bytes=1 << 20,
-        )
-        answer = await self.insist(
-            FETCH,
-            11,
-            lambda answer: answer.responses[0].partitions[0].error_code,
-            replica_id=-1,
-            max_wait=0,
-            min_bytes=0,
-            max_bytes=1 << 20,
-            isolation_level=1,
-            session_id=0,
-            session_epoch=-1,
-            topics=(SimpleNamespace(topic=topic, partitions=(row,)),),
-            forgotten_topics_data=(),
-            rack_id="",
-        )
-        return answer.responses[0].partitions[0]
-
-    async def offset(self) -> int:
-        answer = await self.insist(
-            OFFSET_FETCH,
-            7,
-            lambda answer: answer.error_code or answer.topics[0].partitions[0].error_code,
-            group_id=GROUP,
-            topics=(SimpleNamespace(name="a", partition_indexes=(0,)),),
-            require_stable=True,
-        )
-        return int(answer.topics[0].partitions[0].committed_offset)
+    def _end(self) -> None:
+        self._stage.host.kill()
+        raise HostCrashed("killed at a write")
 
 
-def committed_values(records: bytes, aborted: Any) -> list[int]:
-    """As a client leaves out what was aborted."""
-    waiting = sorted((one.first_offset, one.producer_id) for one in aborted)
-    aborting: set[int] = set()
-    values, position = [], 0
-    while position < len(records):
-        header = read_header(records, position)
-        batch = records[position : position + header.size]
-        position += header.size
-        while waiting and waiting[0][0] <= header.last_offset:
-            aborting.add(waiting.pop(0)[1])
-        if header.is_control:
-            if read_records(batch)[0].key == b"\0\0\0\0":
-                aborting.discard(header.producer_id)
-        elif header.producer_id not in aborting:
-            values += [int(record.value or b"") for record in read_records(batch)]
-    return values
+PWRITE = SimFile.pwrite
 
 
-def run_with_crash(monkeypatch: pytest.MonkeyPatch, number: int, *, own_epochs: bool, power: bool) -> bool:
-    """One run with a crash at one write; whether there was that write. Without it, no transaction may fail."""
-    with World(f"transactions {own_epochs} {power}") as world:
-        stage = Stage(world, FLUSHED if power else {})
+def run_with_crash(
+    monkeypatch: pytest.MonkeyPatch, number: int, *, own_epochs: bool, crash: str
+) -> list[str] | None:
+    """One run with a crash at one change. Without that change: the paths written to, and no transaction may fail."""
+    with World(f"transactions {own_epochs} {crash}") as world:
+        stage = Stage(world, FLUSHED if crash == "power cut" else {})
         copier = Copier(stage, own_epochs)
-        writes, is_armed = 0, False
-        pwrite = SimFile.pwrite
-
-        def crashing(file: SimFile, data: Any, position: int) -> int:
-            nonlocal writes
-            if is_armed:
-                writes += 1
-                if writes == number:
-                    (stage.host.crash if power else stage.host.kill)()
-                    raise OSError(5, "the host is gone")
-            return pwrite(file, data, position)
+        saboteur = Saboteur(stage, crash, number)
 
         async def main() -> None:
-            nonlocal is_armed
             world.loop.create_task(stage.keep_up())
             await copier.prepare()
-            is_armed = True
+            saboteur.arm()
             await copier.run()
-            is_armed = False
-            if writes < number:
+            await world.sleep(0.5)  # the last markers are written after the answer
+            saboteur.disarm()
+            if stage.starts == 1:
                 assert copier.committed | copier.aborted == set(range(TRANSACTIONS)), "a transaction failed"
             await copier.init()  # ends what is open
             await world.sleep(0.5)
-            a, b = await copier.seen("a"), await copier.seen("b")
-            assert a == b, f"crash at write {number}: {a} in one partition, {b} in the other"
-            assert copier.committed <= set(a), f"crash at write {number}: confirmed, but not seen"
-            assert not copier.aborted & set(a), f"crash at write {number}: aborted, but seen"
-            assert await copier.offset() == (max(a) + 1 if a else -1), f"crash at write {number}"
+            await check(copier, copier.committed, copier.aborted, f"{crash} {number}")
+
+        def crashing(file: SimFile, data: Any, position: int) -> int:
+            return saboteur.pwrite(file, data, position)
 
         with monkeypatch.context() as patch:
             patch.setattr(SimFile, "pwrite", crashing)
             world.run(main())
-        return writes >= number
+        return saboteur.paths if stage.starts == 1 else None
 
 
-@pytest.mark.parametrize("power", [False, True], ids=["killed", "power cut"])
+@pytest.mark.parametrize("crash", CRASHES)
 @pytest.mark.parametrize("own_epochs", [False, True], ids=["version 1", "version 2"])
-def test_a_crash_at_any_write_leaves_all_of_a_transaction_or_nothing(
-    monkeypatch: pytest.MonkeyPatch, own_epochs: bool, power: bool
+def test_a_crash_at_any_step_leaves_all_of_a_transaction_or_nothing(
+    monkeypatch: pytest.MonkeyPatch, own_epochs: bool, crash: str
 ) -> None:
     number = 1
-    while run_with_crash(monkeypatch, number, own_epochs=own_epochs, power=power):
+    while (paths := run_with_crash(monkeypatch, number, own_epochs=own_epochs, crash=crash)) is None:
         number += 1
-    assert number > 20, f"only {number} writes"
+    for log, least in WRITTEN_AT_LEAST.items():
+        written = sum(f"/{log}" in path and path.endswith(".log") for path in paths)
+        assert written >= least, f"only {written} writes to {log}: {paths}"
+    assert number > len(paths) or crash == "power cut"
 
 
 # ---- planted bugs ----------------------------------------------------------------------------------------------
@@ -365,4 +149,4 @@ def test_planted_bugs_are_found(monkeypatch: pytest.MonkeyPatch, plant: str) -> 
     monkeypatch.setattr(*PLANTS[plant])
     with pytest.raises(AssertionError):
         for number in range(1, 200):
-            run_with_crash(monkeypatch, number, own_epochs=True, power=False)
+            run_with_crash(monkeypatch, number, own_epochs=True, crash="killed before a write")

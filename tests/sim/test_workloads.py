@@ -15,13 +15,31 @@ import pytest
 from moldau.sim.stage import Outcome
 from moldau.sim.workloads import WORKLOADS
 
-QUICK_SEEDS = {"log": range(1, 7), "groups": range(1, 5)}
+QUICK_SEEDS = {
+    "log": range(1, 5),
+    "groups": range(1, 5),
+    "consumer-groups": range(1, 5),
+    "transactions": range(1, 6),
+}
 MORE_SEEDS = range(7, 27)
 PLANT_SEEDS = range(1, 13)
 FOUND_WITH = {"torn-tail-kept": 9}
 """Seeds to begin with where the first ones do not find a bug."""
-HAPPENS = {"log": ("records acknowledged",), "groups": ("assignments", "commits acknowledged")}
-"""What a run without it would not be worth its name."""
+HAPPENS = {
+    "log": ("records acknowledged", "records read", "power cuts", "kills"),
+    "groups": ("assignments", "commits acknowledged", "commits refused", "leaves"),
+    "consumer-groups": ("assignments", "commits acknowledged", "fenced", "leaves", "clients killed"),
+    "transactions": (
+        "committed",
+        "aborted",
+        "fenced",
+        "dawdled",
+        "records copied",
+        "committed records read",
+        "clients killed",
+    ),
+}
+"""Runs without these would not be worth their name."""
 
 
 @cache

@@ -36,11 +36,18 @@ class Mixture:
 
     weights: dict[str, float]
     disk: DiskFaults
+    every_s: tuple[float, float] = FAULT_EVERY_S
     keeps_power: bool = False
     """Processes end, the machine does not: for what is not flushed before it is acknowledged."""
 
     @classmethod
-    def draw(cls, random: SimRandom, *, kills_clients: bool = False) -> Mixture:
+    def draw(
+        cls,
+        random: SimRandom,
+        *,
+        kills_clients: bool = False,
+        every_s: tuple[float, float] = FAULT_EVERY_S,
+    ) -> Mixture:
         names = (*Nemesis.KINDS, "client_kill") if kills_clients else Nemesis.KINDS
         weights = {name: random.between(0.2, 1.0) if random.chance(0.6) else 0.0 for name in names}
         if not any(weights.values()):
@@ -49,13 +56,13 @@ class Mixture:
             cold_rate=random.between(0.0, 0.2) if random.chance(0.6) else 0.0,
             short_write_rate=0.01 if random.chance(0.3) else 0.0,
         )
-        return cls(weights, disk)
+        return cls(weights, disk, every_s)
 
     def without_power_cuts(self) -> Mixture:
         weights = {name: 0.0 if name in POWER_CUTS else weight for name, weight in self.weights.items()}
         if not any(weights.values()):
             weights["kill"] = 1.0
-        return Mixture(weights, self.disk, keeps_power=True)
+        return replace(self, weights=weights, keeps_power=True)
 
 
 class Nemesis:
@@ -89,7 +96,7 @@ class Nemesis:
     async def run(self, until_s: float) -> None:
         world = self._world
         while world.loop.time() < until_s and not self._model.violations:
-            await world.sleep(self._random.between(*FAULT_EVERY_S))
+            await world.sleep(self._random.between(*self._mixture.every_s))
             if self._node.is_unwell:
                 self._end_somehow()
             if not self._node.host.alive:

@@ -11,10 +11,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from moldau.base.errors import ErrorCode
+from moldau.base.ids import TopicPartition
 from moldau.sim.client import Client, Disconnected
-from moldau.sim.workloads.groups.model import Fate, GroupModel
+from moldau.sim.commits import OFFSET_COMMIT, OFFSET_COMMIT_VERSION, Fate, read_offsets
+from moldau.sim.workloads.groups.model import GroupModel
 
-OFFSET_COMMIT, OFFSET_FETCH, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 8, 9, 11, 12, 13, 14
+JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14
 
 SESSION_MS = 900
 REBALANCE_MS = 1500
@@ -22,16 +24,6 @@ JOIN_PATIENCE_S = 4.0
 PAUSE_S = (0.02, 0.2)
 GROUP = "workers"
 TOPIC = "work"
-
-#: After these nothing was committed. After others (the coordinator moved, or could not wait) nobody knows.
-REFUSALS = (
-    ErrorCode.unknown_member_id,
-    ErrorCode.illegal_generation,
-    ErrorCode.fenced_instance_id,
-    ErrorCode.rebalance_in_progress,
-    ErrorCode.group_id_not_found,
-    ErrorCode.coordinator_load_in_progress,
-)
 
 
 class GroupMember:
@@ -42,8 +34,8 @@ class GroupMember:
         self._partition_count = partitions
         self._member_id = ""
         self._generation = -1
-        self._owned: tuple[int, ...] = ()
-        self._before: tuple[int, tuple[int, ...]] = (-1, ())
+        self._owned: tuple[TopicPartition, ...] = ()
+        self._before: tuple[int, tuple[TopicPartition, ...]] = (-1, ())
         """The generation before this one, and what was owned in it."""
 
     async def run(self) -> None:
@@ -103,7 +95,8 @@ class GroupMember:
             self._on_error(synced.error_code)
             return
         self._generation = joined.generation_id
-        self._owned = struct.unpack(f">{len(synced.assignment) // 4}i", synced.assignment)
+        indexes = struct.unpack(f">{len(synced.assignment) // 4}i", synced.assignment)
+        self._owned = tuple(TopicPartition(TOPIC, index) for index in indexes)
         self._client.count("assignments")
         self._model.on_assigned(self._generation, self._member_id, self._owned)
         await self._read(self._owned)
@@ -139,7 +132,7 @@ class GroupMember:
         elif chance < 0.4 and self._owned:
             await self._commit(self._generation, self._owned)
         elif chance < 0.5:
-            await self._read(tuple(range(self._partition_count)))
+            await self._read(tuple(TopicPartition(TOPIC, index) for index in range(self._partition_count)))
         else:
             await self._heartbeat()
 
@@ -153,11 +146,11 @@ class GroupMember:
         self._client.count("leaves")
         self._forget()
 
-    async def _commit(self, generation: int, owned: tuple[int, ...]) -> None:
-        partition = owned[self._random.randrange(len(owned))]
-        number = self._model.on_commit_sent(partition, generation)
+    async def _commit(self, generation: int, owned: tuple[TopicPartition, ...]) -> None:
+        place = owned[self._random.randrange(len(owned))]
+        number = self._model.commits.on_sent(place, generation)
         row = SimpleNamespace(
-            partition_index=partition,
+            partition_index=place.partition,
             committed_offset=number,
             committed_leader_epoch=-1,
             committed_metadata="",
@@ -165,19 +158,16 @@ class GroupMember:
         request = self._myself()
         request.generation_id_or_member_epoch = generation
         request.topics = (self._client.topic(TOPIC, partitions=(row,)),)
-        answer = await self._ask(OFFSET_COMMIT, 10, request)
+        answer = await self._ask(OFFSET_COMMIT, OFFSET_COMMIT_VERSION, request)
         error = answer.topics[0].partitions[0].error_code
-        if error is ErrorCode.none:
-            self._model.on_commit_answered(number, Fate.ACKNOWLEDGED)
-            self._client.count("commits acknowledged")
-        elif error in REFUSALS:
-            self._model.on_commit_answered(number, Fate.REFUSED)
-            self._client.count("commits refused")
+        fate = Fate.of(error)
+        self._model.commits.on_answered(number, fate)
+        self._client.count(f"commits {fate.value}")
         if generation == self._generation:
             self._on_error(error)
 
-    async def _read(self, partitions: tuple[int, ...]) -> None:
-        await read_offsets(self._client, self._model, partitions)
+    async def _read(self, places: tuple[TopicPartition, ...]) -> None:
+        await read_offsets(self._client, self._model.commits, GROUP, places)
 
     def _myself(self) -> SimpleNamespace:
         return SimpleNamespace(
@@ -199,24 +189,3 @@ class GroupMember:
     async def _ask(self, api_key: int, version: int, message: object, patience_s: float = 2.0) -> Any:
         wire = await self._client.wire()
         return await wire.answer(wire.send(api_key, version, message), patience_s)
-
-
-async def read_offsets(client: Client, model: GroupModel, partitions: tuple[int, ...]) -> bool:
-    """Read the group's offsets, and hold them against what was acknowledged; False where it could not be."""
-    expected = {partition: model.expected(partition) for partition in partitions}
-    group = SimpleNamespace(
-        group_id=GROUP,
-        member_id=None,
-        member_epoch=-1,
-        topics=(client.topic(TOPIC, partition_indexes=partitions),),
-    )
-    request = SimpleNamespace(groups=(group,), require_stable=False)
-    answer = await client.ask(OFFSET_FETCH, 10, request)
-    (found,) = answer.groups
-    if found.error_code is not ErrorCode.none:
-        return False
-    for row in found.topics[0].partitions:
-        if row.error_code is ErrorCode.none:
-            model.on_read(row.partition_index, row.committed_offset, expected[row.partition_index])
-    client.count("offsets read", len(partitions))
-    return True

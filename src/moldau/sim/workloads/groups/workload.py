@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from moldau.sim.commits import read_offsets
 from moldau.sim.fabric import Link
 from moldau.sim.loop import START_S
 from moldau.sim.nemesis import Mixture, Nemesis
 from moldau.sim.random import SimRandom
 from moldau.sim.stage import STEPS_MAX, Outcome, Stage, TopicPlan, run_whole
-from moldau.sim.workloads.groups.members import TOPIC, GroupMember, read_offsets
+from moldau.sim.workloads.groups.members import GROUP, TOPIC, GroupMember
 from moldau.sim.workloads.groups.model import GroupModel
 from moldau.sim.world import World
 
@@ -82,10 +83,10 @@ class GroupRun:
     async def _verify(self, name: str) -> None:
         """Every offset that was acknowledged is there."""
         client = self.stage.client(f"{name}-verifier")
-        partitions = tuple(range(self._plan.partitions))
+        places = TopicPlan(TOPIC, self._plan.partitions, {}).places
 
         async def read() -> None:
-            while not await read_offsets(client, self._groups, partitions):
+            while not await read_offsets(client, self._groups.commits, GROUP, places):
                 await client.pause()
 
         await self.stage.in_host(client, read(), "offsets to be readable in a quiet world")

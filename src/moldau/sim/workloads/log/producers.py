@@ -219,7 +219,13 @@ class Lane:
 
 
 class IdempotentProducer:
-    def __init__(self, client: Client, partitions: Sequence[TopicPartition], random: SimRandom) -> None:
+    def __init__(
+        self,
+        client: Client,
+        partitions: Sequence[TopicPartition],
+        random: SimRandom,
+        think_s: tuple[float, float] = THINK_S,
+    ) -> None:
         self.client = client
         self.version = VERSIONS[0] + random.randrange(VERSIONS[1] - VERSIONS[0] + 1)
         self.acks = ACKS_ALL
@@ -228,7 +234,7 @@ class IdempotentProducer:
         self.epoch = -1
         self.session = 0
         self.needs_session = True
-        self._think_s = random.between(*THINK_S)
+        self._think_s = random.between(*think_s)
         self._lanes = [Lane(self, partition, 1 + random.randrange(5)) for partition in partitions]
 
     async def run(self) -> None:
@@ -264,13 +270,19 @@ class IdempotentProducer:
 
 
 class PlainProducer:
-    def __init__(self, client: Client, partitions: Sequence[TopicPartition], random: SimRandom) -> None:
+    def __init__(
+        self,
+        client: Client,
+        partitions: Sequence[TopicPartition],
+        random: SimRandom,
+        think_s: tuple[float, float] = THINK_S,
+    ) -> None:
         self._client = client
         self._partitions = partitions
         self._version = VERSIONS[0] + random.randrange(VERSIONS[1] - VERSIONS[0] + 1)
         self._acks = (ACKS_ALL, ACKS_LEADER, ACKS_LEADER, ACKS_NONE)[random.randrange(4)]
         self._maker = Maker(client, self._version, idempotent=False)
-        self._think_s = random.between(*THINK_S)
+        self._think_s = random.between(*think_s)
 
     async def run(self) -> None:
         client = self._client

@@ -1,0 +1,119 @@
+"""What the members of a consumer group (KIP-848) may rely on (DESIGN's promises 5 and 6), whatever happens meanwhile:
+
+- No two members are given one partition in one epoch.
+- Nobody is given a partition that another one still has, unless the coordinator may take that one for gone: it was not
+  heard of for a session, or did not give up in time what it was asked to.
+- A member that has lost a partition to another one commits nothing for it any more.
+- In a quiet world every partition that somebody wants has an owner in the end.
+
+What holds for the group's offsets is in `sim.commits`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from moldau.base.ids import TopicPartition
+from moldau.sim.commits import CommitModel, Fate
+from moldau.sim.model import Model
+
+
+@dataclass(eq=False, slots=True)
+class Belief:
+    """What one member knows of itself, from its start to its end."""
+
+    name: str
+    """Of the member; of a static one its instance, which another process may take over."""
+    safe_s: float = 0.0
+    """Until when the coordinator may not take it for gone."""
+    owned: dict[TopicPartition, int] = field(default_factory=dict)
+    """With the epoch in which it was given each."""
+
+
+class ConsumerGroupModel:
+    """`patience_s` is how long a member that says nothing keeps what it has, at least."""
+
+    def __init__(self, model: Model, clock: Callable[[], float], patience_s: float) -> None:
+        self.commits = CommitModel(model)
+        self.is_calm = False
+        """Members stay, and want what they want, so that the group can settle."""
+        self._model = model
+        self._clock = clock
+        self._patience_s = patience_s
+        self._beliefs: list[Belief] = []
+        self._owners: dict[tuple[int, TopicPartition], str] = {}
+        self._latest: dict[TopicPartition, tuple[int, str]] = {}
+        self._lost: set[int] = set()
+        """Numbers of commits whose partition was another one's for sure when they were sent."""
+
+    # ---- members --------------------------------------------------------------------------------------------
+
+    def on_member(self, name: str) -> Belief:
+        """A member begins, perhaps in the place of one with the same name."""
+        self._beliefs = [belief for belief in self._beliefs if belief.name != name]
+        belief = Belief(name)
+        self._beliefs.append(belief)
+        return belief
+
+    def on_heard(self, belief: Belief, sent_s: float, epoch: int, assigned: Iterable[TopicPartition]) -> None:
+        """The coordinator has answered a heartbeat: what the member has from now on, beside what it is to give up."""
+        belief.safe_s = max(belief.safe_s, sent_s + self._patience_s)
+        for place in assigned:
+            self._check_one_owner(belief, epoch, place)
+            if place not in belief.owned:
+                self._check_released(belief, epoch, place)
+                belief.owned[place] = epoch
+                if epoch > self._latest.get(place, (-1, ""))[0]:
+                    self._latest[place] = (epoch, belief.name)
+
+    def on_given_up(self, belief: Belief, places: Iterable[TopicPartition]) -> None:
+        for place in list(places):
+            del belief.owned[place]
+
+    def _check_one_owner(self, belief: Belief, epoch: int, place: TopicPartition) -> None:
+        owner = self._owners.setdefault((epoch, place), belief.name)
+        if owner != belief.name:
+            self._fail(place, f"one owner in epoch {epoch}, which is {owner}", f"{belief.name} has it too")
+
+    def _check_released(self, belief: Belief, epoch: int, place: TopicPartition) -> None:
+        now_s = self._clock()
+        for other in self._beliefs:
+            if other is not belief and place in other.owned and now_s < other.safe_s:
+                since = other.owned[place]
+                self._fail(
+                    place,
+                    f"{other.name}, which has it since epoch {since}, to keep it until {other.safe_s:.3f}",
+                    f"{belief.name} was given it in epoch {epoch}",
+                )
+
+    # ---- commits --------------------------------------------------------------------------------------------
+
+    def on_commit_sent(self, belief: Belief, place: TopicPartition, since_epoch: int) -> int:
+        """The number, and offset, of a new commit by one who was given the partition in an epoch."""
+        number = self.commits.on_sent(place, since_epoch)
+        if self.is_lost(belief, place, since_epoch):
+            self._lost.add(number)
+        return number
+
+    def is_lost(self, belief: Belief, place: TopicPartition, since_epoch: int) -> bool:
+        """Whether a partition that a member was given in an epoch is another one's by now, for sure."""
+        epoch, owner = self._latest[place]
+        return owner != belief.name and epoch > since_epoch
+
+    def on_commit_answered(self, belief: Belief, place: TopicPartition, number: int, fate: Fate) -> None:
+        self.commits.on_answered(number, fate)
+        if fate is Fate.ACKNOWLEDGED and number in self._lost:
+            owner = self._latest[place][1]
+            self._fail(place, f"no commit of {belief.name}, which has lost it to {owner}", str(number))
+
+    # ---- the end --------------------------------------------------------------------------------------------
+
+    def unowned(self, wanted: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """What nobody has who is there."""
+        now_s = self._clock()
+        owned = {place for belief in self._beliefs if now_s < belief.safe_s for place in belief.owned}
+        return [place for place in wanted if place not in owned]
+
+    def _fail(self, place: TopicPartition, expected: str, found: str) -> None:
+        self._model.fail(place, expected, found)

@@ -71,8 +71,8 @@ golden: setup  ## capture requests and answers from the Apache Kafka at KAFKA=ho
 foreign: setup interop-setup  ## suites of other clients on a fresh broker (SUITE=franz-go, ON=kafka, PART=ci)
 	@PYTHONPATH=tests $(BIN)/python -m foreign $(SUITE) --on $(or $(ON),moldau) --part $(or $(PART),all)
 
-sim: setup  ## simulate with fresh seeds for about MINUTES=10 (a run takes about a second)
-	$(BIN)/python -m moldau.sim --seed $$(date +%s) --runs $$(( $(MINUTES) * 60 ))
+sim: setup  ## simulate all workloads with fresh seeds for about MINUTES=10
+	$(BIN)/python -m moldau.sim --workload all --seed $$(date +%s) --runs $$(( $(MINUTES) * 12 ))
 
 soak: setup  ## MINUTES=10 of load with kills, retention and compaction; writes docs/soak.md
 	$(BIN)/python -m moldau.bench.soak --minutes $(MINUTES) --docs docs

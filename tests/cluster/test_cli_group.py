@@ -83,8 +83,8 @@ def test_following_members_share_the_partitions(cluster: Cluster, moldau: Cli, t
     command += ["--bootstrap", cluster.bootstrap_servers]
     members = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
     try:
-        wait_for_members(moldau, topic, 2)
-        owners = [row["member_id"] for row in described(moldau, topic)["partitions"]]
+        document = wait_for_members(moldau, topic, 2)
+        owners = [row["member_id"] for row in document["partitions"]]
         assert len(set(owners)) == 2
     finally:
         for member in members:
@@ -100,12 +100,14 @@ def test_following_members_share_the_partitions(cluster: Cluster, moldau: Cli, t
     }
 
 
-def wait_for_members(moldau: Cli, group: str, count: int) -> None:
+def wait_for_members(moldau: Cli, group: str, count: int) -> Any:
+    """The group as it is described when its members have their partitions."""
     deadline = time.monotonic() + TIMEOUT_S
     while True:
-        listed = json.loads(moldau.run("group", "list", group, "--json").stdout)
-        if listed and listed[0]["state"] == "Stable" and len(described(moldau, group)["members"]) == count:
-            return
+        if json.loads(moldau.run("group", "list", group, "--json").stdout):
+            document = described(moldau, group)
+            if document["state"] == "Stable" and len(document["members"]) == count:
+                return document
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -126,8 +128,7 @@ def test_a_group_is_listed_and_described_with_its_lag(moldau: Cli, topic: str) -
 
 def test_a_member_is_shown_with_its_partitions(cluster: Cluster, moldau: Cli, topic: str) -> None:
     with member_of(cluster, topic):
-        wait_for_members(moldau, topic, 1)
-        document = described(moldau, topic)
+        document = wait_for_members(moldau, topic, 1)
 
         (member,) = document["members"]
         assert (member["client_id"], member["host"]) == ("shown", "127.0.0.1")
@@ -221,6 +222,10 @@ def test_a_reset_wants_one_target(moldau: Cli, options: list[str]) -> None:
 
 
 # ---- deleting -----------------------------------------------------------------------------------------------
+
+
+def test_a_refusal_without_words_is_told_by_its_code(moldau: Cli) -> None:
+    assert "INVALID_GROUP_ID" in moldau.run("group", "describe", "", code=FAILED).stderr.decode()
 
 
 def test_groups_are_deleted_with_their_offsets(moldau: Cli, topic: str) -> None:

@@ -73,6 +73,10 @@ def test_an_open_transaction_is_listed_described_and_aborted(cluster: Cluster, c
     assert found["partitions"] == [{"topic": "payments", "partition": 0}]
     assert found["start_ms"] > 0
     assert cli.json("list", "--hanging", "--longer-than", "0s") == []  # its coordinator knows of it
+    assert (
+        "'billing-1'" in cli.run("abort", "-p", "payments:0", "-o", "0", code=1)[1]
+    )  # all of it, or nothing
+    assert cli.json("describe", "billing-1")["state"] == "Ongoing"
     assert cli.json("abort", "billing-1")["state"] == "CompleteAbort"
     assert "no open transaction" in cli.run("abort", "billing-1", code=1)[1]
     with pytest.raises(Exception, match=r"fenced|epoch"):

@@ -163,7 +163,9 @@ def explain_refusal(error: KafkaError, subject: str) -> CliError:
     """An answer of the cluster that says no, with what to do where that is clear."""
     from confluent_kafka import KafkaError as Code
 
-    text = error.str().removeprefix("Broker: ").rstrip(".")
+    text = error.str().removeprefix("Broker: ").rstrip(" .")
+    if text.endswith(":"):  # the broker gave no reason but the code
+        text = f"{text} {error.name()}"
     about = f"{subject}: " if subject and subject not in text else ""
     hints = {
         Code.TOPIC_ALREADY_EXISTS: "Accept that with --if-not-exists, or change it with `moldau topic alter`.",

@@ -35,9 +35,6 @@ def command() -> None:
     """List, describe, reset and delete consumer groups."""
 
 
-command.add_command(reset)
-
-
 @command.command(
     name="list",
     examples="""
@@ -123,6 +120,9 @@ def partition_row(partition: PartitionView) -> list[str]:
         client,
         member.member_id if member else "-",
     ]
+
+
+command.add_command(reset)
 
 
 @command.command(

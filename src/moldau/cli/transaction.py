@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -132,18 +132,25 @@ def _hanging(
     ]
     if not found:
         return []
+    known_to = _coordinators_word(client)
+    return [one for one in found if known_to(one) is None]
+
+
+def _coordinators_word(client: TransactionClient) -> Callable[[OpenTransaction], str | None]:
+    """Tells the transactional id under which a coordinator knows a transaction of a partition, and will end it."""
     ids = {one.producer_id: one.transactional_id for one in client.listed()}
     known: dict[str, Described] = {}
 
-    def is_known(one: OpenTransaction) -> bool:
+    def known_to(one: OpenTransaction) -> str | None:
         transactional_id = ids.get(one.producer_id)
         if transactional_id is None:
-            return False
+            return None
         if transactional_id not in known:
             known[transactional_id] = client.described(transactional_id)
-        return (one.topic, one.partition) in known[transactional_id].partitions
+        is_part = (one.topic, one.partition) in known[transactional_id].partitions
+        return transactional_id if is_part else None
 
-    return [one for one in found if not is_known(one)]
+    return known_to
 
 
 def _print_hanging(found: list[OpenTransaction], as_json: bool) -> None:
@@ -306,6 +313,12 @@ def _abort_hanging(
     connection.topic(topic)
     for found in client.open_transactions([topic]):
         if found.partition == int(number) and found.start_offset == offset:
+            known_to = _coordinators_word(client)(found)
+            if known_to is not None:
+                raise CliError(
+                    f"This transaction does not hang: it is part of that of '{known_to}'.",
+                    f"`moldau transaction abort {known_to}` ends it in all its partitions.",
+                )
             error = client.write_abort_marker(found)
             if error:
                 raise CliError(f"The marker is refused: {error.name.upper()}.")

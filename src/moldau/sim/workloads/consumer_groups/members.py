@@ -7,7 +7,6 @@ silent past its session and goes on as if nothing had happened, or is killed. St
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +14,7 @@ from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.sim.client import Client, Disconnected
 from moldau.sim.commits import OFFSET_COMMIT, OFFSET_COMMIT_VERSION, Fate, read_offsets
+from moldau.sim.random import SimRandom
 from moldau.sim.workloads.consumer_groups.model import Belief, ConsumerGroupModel
 
 CONSUMER_GROUP_HEARTBEAT = 68
@@ -30,20 +30,37 @@ ASSIGNORS = (None, "uniform", "range")
 FENCED = (ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch, ErrorCode.fenced_instance_id)
 AGAIN = (
     ErrorCode.unreleased_instance_id,
+    ErrorCode.group_id_not_found,
     ErrorCode.coordinator_load_in_progress,
     ErrorCode.coordinator_not_available,
     ErrorCode.not_coordinator,
 )
 
 
-class ConsumerMember:
-    """`topics` are those that it may want, with the number of their partitions."""
+class Interest:
+    """What a member wants of the topics that there are, with the number of their partitions."""
 
+    def __init__(self, topics: dict[str, int], random: SimRandom) -> None:
+        self.topics = topics
+        self.wanted: tuple[str, ...] = ()
+        self._random = random
+        self.change()
+
+    def change(self) -> None:
+        names = list(self.topics)
+        self.wanted = tuple(name for name in names if self._random.chance(0.7)) or (names[0],)
+
+    @property
+    def all_places(self) -> list[TopicPartition]:
+        return [TopicPartition(name, index) for name, count in self.topics.items() for index in range(count)]
+
+
+class ConsumerMember:
     def __init__(
         self,
         client: Client,
         model: ConsumerGroupModel,
-        topics: dict[str, int],
+        interest: Interest,
         *,
         is_static: bool = False,
         group_id: str = GROUP,
@@ -53,11 +70,10 @@ class ConsumerMember:
         self._group_id = group_id
         self._random = random
         self._model = model
-        self._topics = topics
+        self._interest = interest
         self._instance_id = client.name if is_static else None
         self._assignor = ASSIGNORS[random.randrange(len(ASSIGNORS))]
         self._version = 1 if is_static else random.randrange(2)
-        self._wanted = self._some_topics()
         self._begin()
 
     def _begin(self) -> None:
@@ -97,16 +113,20 @@ class ConsumerMember:
         elif chance < 0.35 and self._owned:
             await self._commit(self.epoch, self._owned)
         elif chance < 0.42:
-            await read_offsets(self._client, self._model.commits, self._group_id, self._places())
+            await read_offsets(self._client, self._model.commits, self._group_id, self._interest.all_places)
         else:
             await self._beat()
+
+    async def _commit(self, epoch: int, owned: dict[TopicPartition, int]) -> None:
+        client, model, belief = self._client, self._model, self.belief
+        await commit(client, model, belief, self.member_id, epoch, owned, self._group_id, self._instance_id)
 
     async def _misbehave(self) -> None:
         choice = self._random.randrange(4)
         if choice == 0:
             await self._leave()
         elif choice == 1:
-            self._wanted = self._some_topics()
+            self._interest.change()
             self._says_all = True
         elif choice == 2:
             await self._client.runtime.tasks.sleep(2 * SESSION_MS / 1000)
@@ -153,7 +173,7 @@ class ConsumerMember:
             instance_id=self._instance_id,
             rack_id=None,
             rebalance_timeout=REBALANCE_MS if full else NOT_SAID_MS,
-            subscribed_topic_names=self._wanted if full else None,
+            subscribed_topic_names=self._interest.wanted if full else None,
             subscribed_topic_regex=None,
             server_assignor=self._assignor if full else None,
             topic_partitions=self._by_topic(owned) if full or owned != self._reported else None,
@@ -201,43 +221,7 @@ class ConsumerMember:
         self._reconcile()
         self.epoch, self._says_all = JOINING, True
 
-    # ---- offsets --------------------------------------------------------------------------------------------
-
-    async def _commit(self, epoch: int, owned: dict[TopicPartition, int]) -> None:
-        places = sorted(owned)
-        place = places[self._random.randrange(len(places))]
-        belief = self.belief
-        number = self._model.on_commit_sent(belief, place, owned[place])
-        row = SimpleNamespace(
-            partition_index=place.partition,
-            committed_offset=number,
-            committed_leader_epoch=-1,
-            committed_metadata="",
-        )
-        request = SimpleNamespace(
-            group_id=self._group_id,
-            generation_id_or_member_epoch=epoch,
-            member_id=self.member_id,
-            group_instance_id=self._instance_id,
-            topics=(self._client.topic(place.topic, partitions=(row,)),),
-        )
-        answer = await self._ask(OFFSET_COMMIT, OFFSET_COMMIT_VERSION, request)
-        fate = Fate.of(answer.topics[0].partitions[0].error_code)
-        self._model.on_commit_answered(belief, place, number, fate)
-        self._client.count(f"commits {fate.value}")
-
     # ---- helpers --------------------------------------------------------------------------------------------
-
-    def _some_topics(self) -> tuple[str, ...]:
-        names = list(self._topics)
-        return tuple(name for name in names if self._random.chance(0.7)) or (names[0],)
-
-    @property
-    def wanted(self) -> tuple[str, ...]:
-        return self._wanted
-
-    def _places(self) -> list[TopicPartition]:
-        return [TopicPartition(name, index) for name, count in self._topics.items() for index in range(count)]
 
     def _by_topic(self, places: frozenset[TopicPartition]) -> tuple[SimpleNamespace, ...]:
         topics: dict[str, list[int]] = {}
@@ -253,7 +237,35 @@ class ConsumerMember:
         return await wire.ask(api_key, version, message)
 
 
-def wanted_places(members: Sequence[ConsumerMember], topics: dict[str, int]) -> list[TopicPartition]:
-    """The partitions that somebody wants."""
-    names = {name for member in members for name in member.wanted}
-    return [TopicPartition(name, index) for name in sorted(names) for index in range(topics[name])]
+async def commit(
+    client: Client,
+    model: ConsumerGroupModel,
+    belief: Belief,
+    member_id: str,
+    epoch: int,
+    owned: dict[TopicPartition, int],
+    group_id: str = GROUP,
+    instance_id: str | None = None,
+) -> None:
+    """Commit an offset of one of the partitions that a member owns, or owned in an epoch before."""
+    places = sorted(owned)
+    place = places[client.random.randrange(len(places))]
+    number = model.on_commit_sent(belief, place, owned[place])
+    row = SimpleNamespace(
+        partition_index=place.partition,
+        committed_offset=number,
+        committed_leader_epoch=-1,
+        committed_metadata="",
+    )
+    request = SimpleNamespace(
+        group_id=group_id,
+        generation_id_or_member_epoch=epoch,
+        member_id=member_id,
+        group_instance_id=instance_id,
+        topics=(client.topic(place.topic, partitions=(row,)),),
+    )
+    wire = await client.wire()
+    answer = await wire.ask(OFFSET_COMMIT, OFFSET_COMMIT_VERSION, request)
+    fate = Fate.of(answer.topics[0].partitions[0].error_code)
+    model.on_commit_answered(belief, place, number, fate)
+    client.count(f"commits {fate.value}")

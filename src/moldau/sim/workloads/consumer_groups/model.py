@@ -28,7 +28,7 @@ class Belief:
     safe_s: float = 0.0
     """Until when the coordinator may not take it for gone."""
     owned: dict[TopicPartition, int] = field(default_factory=dict)
-    """With the epoch in which it was given each."""
+    """With the epoch in which it was given each, counted on where a group begins anew."""
 
 
 class ConsumerGroupModel:
@@ -44,6 +44,9 @@ class ConsumerGroupModel:
         self._beliefs: list[Belief] = []
         self._owners: dict[tuple[int, TopicPartition], str] = {}
         self._latest: dict[TopicPartition, tuple[int, str]] = {}
+        self._highest = -1
+        self._reborn = (-1, 0.0)
+        """A group without members that changes its protocol begins anew: the last epoch before that, and when."""
         self._lost: set[int] = set()
         """Numbers of commits whose partition was another one's for sure when they were sent."""
 
@@ -59,13 +62,26 @@ class ConsumerGroupModel:
     def on_heard(self, belief: Belief, sent_s: float, epoch: int, assigned: Iterable[TopicPartition]) -> None:
         """The coordinator has answered a heartbeat: what the member has from now on, beside what it is to give up."""
         belief.safe_s = max(belief.safe_s, sent_s + self._patience_s)
+        epoch = self._counted_on(belief, epoch)
+        is_of_this_group = sent_s > self._reborn[1]
         for place in assigned:
-            self._check_one_owner(belief, epoch, place)
+            if is_of_this_group:
+                self._check_one_owner(belief, epoch, place)
             if place not in belief.owned:
                 self._check_released(belief, epoch, place)
                 belief.owned[place] = epoch
                 if epoch > self._latest.get(place, (-1, ""))[0]:
                     self._latest[place] = (epoch, belief.name)
+
+    def _counted_on(self, belief: Belief, epoch: int) -> int:
+        now_s = self._clock()
+        counted = self._reborn[0] + 1 + epoch
+        others = (other for other in self._beliefs if other is not belief)
+        if counted < self._highest and not any(other.owned and now_s < other.safe_s for other in others):
+            self._reborn = (self._highest, now_s)
+            counted = self._highest + 1 + epoch
+        self._highest = max(self._highest, counted)
+        return counted
 
     def on_given_up(self, belief: Belief, places: Iterable[TopicPartition]) -> None:
         for place in list(places):

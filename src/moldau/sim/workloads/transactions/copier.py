@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.sim.client import Client, Disconnected
-from moldau.sim.workloads.consumer_groups.members import ConsumerMember
+from moldau.sim.workloads.consumer_groups.members import ConsumerMember, Interest
 from moldau.sim.workloads.consumer_groups.model import ConsumerGroupModel
 from moldau.sim.workloads.transactions.model import (
     Attempt,
@@ -172,7 +172,9 @@ class GroupCopier(Copier):
         if self.versions.offsets < MEMBERS_SINCE_VERSION:
             self.versions = self.versions._replace(offsets=MEMBERS_SINCE_VERSION)
         self._group = group
-        self._member = ConsumerMember(client, group, {SOURCE: sources}, group_id=GROUP)
+        self._member = ConsumerMember(
+            client, group, Interest({SOURCE: sources}, client.random), group_id=GROUP
+        )
         self._since = 0
 
     async def fill(self, attempt: Attempt) -> None:

@@ -176,6 +176,7 @@ class TransactionalProducer:
     async def add(self, session: Session, places: Sequence[TopicPartition]) -> None:
         if self.versions.owns_epochs:
             return
+        was_fenced = session.is_fenced
         answered = await self.insist(
             ADD_PARTITIONS,
             ADD_PARTITIONS_VERSION,
@@ -183,6 +184,8 @@ class TransactionalProducer:
             lambda answer: worst_of(add_partitions_errors(answer)),
         )
         self.check("AddPartitionsToTxn", answered.error)
+        if was_fenced:
+            self.model.on_fenced_request_taken(session, "AddPartitionsToTxn")
 
     async def end(self, attempt: Attempt, *, is_commit: bool) -> None:
         session = attempt.session

@@ -4,12 +4,12 @@
     moldau message consume invoices              # in another terminal: what is committed
 
 Guaranteed: invoices and the offsets of their orders are committed in one transaction, so both are there or neither.
-A reader of committed messages (`isolation.level=read_committed`, librdkafka's default, but not that of Java's client
-and of kafka-python) sees every invoice once; one of uncommitted messages may see more.
+A reader of committed messages sees every invoice once; one of uncommitted messages may see more. That is the reader's
+choice: `isolation.level` is `read_committed` by default in librdkafka, not in Java's client, kafka-python and aiokafka.
 
 A crash hurts nowhere. Before the commit: the worker that is started again under the same `transactional.id` ends the
 open transaction and begins with its first order. After it: with the order that comes next. A broker that crashes is
-waited for. Any error ends the program, for a crash does no harm: let a service manager start it again.
+waited for, for half a minute. Any error ends the program, since a crash does no harm: have it started again.
 What is not a message has no part in it: an e-mail that is sent within the transaction may go out twice.
 """
 
@@ -21,8 +21,9 @@ from threading import Event
 from confluent_kafka import Consumer, Message, Producer
 
 BOOTSTRAP = os.environ.get("BOOTSTRAP_SERVERS", "localhost:9092")
-WORKER = "invoices-1"  # every further worker needs a name of its own: two of one name fence each other off
+WORKER = "invoices-1"  # each worker has a name of its own: of two with the same, the older one is fenced off
 BATCH = 10
+TIMEOUT_S = 30
 
 
 def main() -> None:
@@ -36,7 +37,7 @@ def main() -> None:
             "metadata.recovery.strategy": "none",
         }
     )
-    producer.init_transactions()  # ends what a worker of this name has left open
+    producer.init_transactions(TIMEOUT_S)  # ends what a worker of this name has left open
     consumer = Consumer(
         {
             "bootstrap.servers": BOOTSTRAP,
@@ -56,8 +57,8 @@ def main() -> None:
                 for order in orders:
                     producer.produce("invoices", invoice_for(order), key=order.key())
                 read = consumer.position(consumer.assignment())
-                producer.send_offsets_to_transaction(read, consumer.consumer_group_metadata())
-                producer.commit_transaction()
+                producer.send_offsets_to_transaction(read, consumer.consumer_group_metadata(), TIMEOUT_S)
+                producer.commit_transaction(TIMEOUT_S)
                 print(f"committed {len(orders)} invoices", flush=True)
     finally:
         consumer.close()

@@ -7,8 +7,8 @@ Guaranteed: `sold` is the sum over all orders before `next_offsets`, at every mo
 it. There is no group and no commit to the broker: the consumer is told where to begin, from the file.
 
 A crash hurts nowhere. Before SQLite's commit: the batch is rolled back, totals and offsets, and read again. After it:
-both are there. A second copy that is started by mistake does no harm either: the offset that it wants to move has been
-moved, so it rolls back and ends. It works the same with any database that has transactions.
+both are there. A second copy that is started by mistake does no harm either: whoever finds an offset moved by the other
+one rolls back and ends. It works the same with any database that has transactions.
 """
 
 import os

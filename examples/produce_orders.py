@@ -13,6 +13,7 @@ or not, and the program that is started again cannot know. It begins with order 
 """
 
 import os
+import signal
 import sys
 
 from confluent_kafka import KafkaError, Message, Producer
@@ -22,6 +23,7 @@ ITEMS = ("apples", "pears", "plums")
 
 
 def main(count: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it at once
     producer = Producer({"bootstrap.servers": BOOTSTRAP, "enable.idempotence": True})
     stored = 0
 

@@ -1,4 +1,6 @@
-"""Kafka's own tools on Moldau's groups: what they show, what they change, and the records that they read."""
+"""Kafka's own tools on Moldau's groups: what they show, what they change, and the records that they read, those of
+transactions too.
+"""
 
 from __future__ import annotations
 
@@ -151,3 +153,23 @@ def test_kafkas_dump_tool_decodes_the_records_of_groups(
     keys = [line for line in done.stdout.splitlines() if f'"group":"{group}"' in line]
     assert len(keys) == 2
     assert all('"metadata":"noted' in line and '"offset":3' in line for line in keys)
+
+
+def test_kafkas_dump_tool_decodes_the_records_of_transactions(
+    run: Callable[..., str], requires_kafka: Distribution, server: MoldauServer
+) -> None:
+    topic = new_topic(run, "in-transaction")
+    producer = Producer({"bootstrap.servers": server.bootstrap_servers, "transactional.id": topic})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"one", partition=0)
+    producer.commit_transaction(30)
+    files = sorted(path for path in server.data.rglob("__transaction_state-*/*.log") if path.stat().st_size)
+    done = requires_kafka.run(
+        "dump-log", "--files", ",".join(map(str, files)), "--transaction-log-decoder", "--print-data-log"
+    )
+
+    assert "isvalid: false" not in done.stdout
+    mine = [line for line in done.stdout.splitlines() if f'"transactionalId":"{topic}"' in line]
+    assert '"transactionStatus":0' in mine[0]
+    assert any(f'"transactionPartitions":[{{"topic":"{topic}","partitionIds":[0]}}]' in line for line in mine)

@@ -9,7 +9,6 @@ from moldau.config.broker import BrokerConfig
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    timeout_ms_max: int = 900_000
     abort_interval_ms: int = 10_000
     """How often transactions are looked for that are open longer than their producer said."""
     id_expiration_ms: int = 604_800_000
@@ -18,7 +17,6 @@ class TransactionSettings:
     @classmethod
     def of(cls, config: BrokerConfig) -> TransactionSettings:
         return cls(
-            timeout_ms_max=config["transaction.max.timeout.ms"],
             abort_interval_ms=config["transaction.abort.timed.out.transaction.cleanup.interval.ms"],
             id_expiration_ms=config["transactional.id.expiration.ms"],
             expiry_interval_ms=config["transaction.remove.expired.transaction.cleanup.interval.ms"],

@@ -5,8 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from moldau.base.errors import ErrorCode, KafkaError
-from moldau.coordinator.transaction.messages import End, Identity, NeedsProducerId
+from moldau.base.errors import ErrorCode
+from moldau.broker.identity import decide_identity
+from moldau.coordinator.transaction.messages import End, Identity
 from moldau.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
 
 API_KEY = 26
@@ -21,10 +22,13 @@ async def handle(broker: Any, context: Any, request: Any) -> object:
     end = End(
         request.transactional_id, request.producer_id, request.producer_epoch, request.committed, version
     )
-    try:
-        answer = await _end(broker, end) if end.transactional_id else Identity(ErrorCode.invalid_request)
-    except KafkaError as refusal:
-        answer = Identity(refusal.code)
+    answer = Identity(ErrorCode.invalid_request)
+    if end.transactional_id:
+        answer = await decide_identity(
+            broker,
+            end.transactional_id,
+            lambda shard, new_id, reply, moment: shard.end(end, new_id, reply, moment),
+        )
     error = answer.error
     if error is ErrorCode.producer_fenced and context.version < FENCED_SINCE_VERSION:
         error = ErrorCode.invalid_producer_epoch
@@ -34,18 +38,3 @@ async def handle(broker: Any, context: Any, request: Any) -> object:
         producer_id=answer.producer_id,
         producer_epoch=answer.producer_epoch,
     )
-
-
-async def _end(broker: Any, end: End) -> Identity:
-    """The coordinator's decision, asked for again with a new producer id where it needs one."""
-    new_producer_id: int | None = None
-    while True:
-        answer = await broker.coordinators.transactions.write(
-            end.transactional_id,
-            lambda shard, moment, reply, new_id=new_producer_id: shard.end(end, new_id, reply, moment),
-            Identity,
-        )
-        if isinstance(answer, Identity):
-            return answer
-        assert isinstance(answer, NeedsProducerId)
-        new_producer_id = await broker.controller.next_producer_id()

@@ -11,7 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
-from moldau.coordinator.transaction.messages import Identity, Init, NeedsProducerId
+from moldau.broker.identity import decide_identity
+from moldau.coordinator.transaction.messages import Identity, Init
 from moldau.wire.times import milliseconds
 
 API_KEY = 22
@@ -28,32 +29,25 @@ async def handle(broker: Any, context: Any, request: Any) -> object:
     is_half_named = (expected_id == NO_PRODUCER_ID) != (expected_epoch == NO_PRODUCER_EPOCH)
     if is_half_named or request.transactional_id == "":
         return _answer(context.version, Identity(ErrorCode.invalid_request))
+    if request.transactional_id is None:
+        return _answer(context.version, await _plain(broker))
+    timeout_ms = milliseconds(request.transaction_timeout)
+    if not 0 < timeout_ms <= broker.config["transaction.max.timeout.ms"]:
+        return _answer(context.version, Identity(ErrorCode.invalid_transaction_timeout))
+    init = Init(request.transactional_id, timeout_ms, expected_id, expected_epoch)
+    identity = await decide_identity(
+        broker,
+        init.transactional_id,
+        lambda shard, new_id, reply, moment: shard.init(init, new_id, reply, moment),
+    )
+    return _answer(context.version, identity)
+
+
+async def _plain(broker: Any) -> Identity:
     try:
-        if request.transactional_id is None:
-            producer_id = await broker.controller.next_producer_id()
-            return _answer(context.version, Identity(ErrorCode.none, producer_id, 0))
-        timeout_ms = milliseconds(request.transaction_timeout)
-        if not 0 < timeout_ms <= broker.config["transaction.max.timeout.ms"]:
-            return _answer(context.version, Identity(ErrorCode.invalid_transaction_timeout))
-        init = Init(request.transactional_id, timeout_ms, expected_id, expected_epoch)
-        return _answer(context.version, await _init(broker, init))
-    except KafkaError as error:
-        return _answer(context.version, Identity(error.code))
-
-
-async def _init(broker: Any, init: Init) -> Identity:
-    """The coordinator's decision, asked for again with a new producer id where it needs one."""
-    new_producer_id: int | None = None
-    while True:
-        answer = await broker.coordinators.transactions.write(
-            init.transactional_id,
-            lambda shard, moment, reply, new_id=new_producer_id: shard.init(init, new_id, reply, moment),
-            Identity,
-        )
-        if isinstance(answer, Identity):
-            return answer
-        assert isinstance(answer, NeedsProducerId)
-        new_producer_id = await broker.controller.next_producer_id()
+        return Identity(ErrorCode.none, await broker.controller.next_producer_id(), 0)
+    except KafkaError as refusal:
+        return Identity(refusal.code)
 
 
 def _answer(version: int, identity: Identity) -> object:

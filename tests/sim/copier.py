@@ -20,7 +20,7 @@ from moldau.sim.world import SimHost, World
 from moldau.store.memory import MemoryStore, Tree
 
 TOPICS = ("a", "b")
-TRANSACTIONS = 3
+TRANSACTIONS = 2
 TIMEOUT_MS = 5000
 TRIES_MAX = 200
 ID, GROUP = "copier", "group"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from cluster.support import create_topic, wait_until
 from moldau.bench.server import Server
@@ -21,6 +21,7 @@ from moldau.bench.server import Server
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TIMEOUT_S = 60
 PARTITIONS = 3
+ITEMS = ("apples", "pears", "plums")
 Place = tuple[int, int]
 """Partition and offset."""
 
@@ -78,10 +79,12 @@ class Running:
         self._reap()
 
     def interrupt(self) -> None:
-        """Ctrl-C: it ends cleanly."""
+        """Ctrl-C: it ends cleanly. Who has printed nothing may not be ready for it."""
+        self.wait_until(lambda: bool(self.lines), "a sign of life")
         self.process.send_signal(signal.SIGINT)
         self._reap()
-        assert self.process.returncode == 0, f"{self.command}: {self.errors()}"
+        code = self.process.returncode
+        assert code == 0, f"{self.command} ended with {code}: {self.lines[-3:]} {self.errors()}"
         assert "Traceback" not in self.errors()
 
     def wait(self) -> int:
@@ -113,6 +116,7 @@ class Stage:
         self.bootstrap = server.bootstrap_servers
         self._environment = {**os.environ, "BOOTSTRAP_SERVERS": self.bootstrap}
         self._made: list[Running] = []
+        self.orders: set[int] = set()
         (folder / "examples").symlink_to(EXAMPLES)
         create_topic(self.bootstrap, "orders", PARTITIONS)
 
@@ -127,10 +131,14 @@ class Stage:
         assert running.wait() == 0, running.errors()
         return running
 
-    def produce(self, count: int) -> set[int]:
-        """Orders, by the example that does it; their numbers."""
-        self.run(f"python examples/produce_orders.py {count}")
-        return set(range(1, count + 1))
+    def add_orders(self, count: int) -> None:
+        """New orders, with the numbers that follow; of ten customers, as the example makes them."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True, "log_level": 0})
+        for number in range(len(self.orders) + 1, len(self.orders) + count + 1):
+            self.orders.add(number)
+            order = f"order {number}: {1 + number % 7} {ITEMS[number % len(ITEMS)]}"
+            producer.produce("orders", order, key=f"customer-{number % 10}")
+        assert producer.flush(TIMEOUT_S) == 0
 
     def end(self) -> None:
         for running in self._made:
@@ -155,10 +163,12 @@ class Stage:
         with closing(self._consumer(group)) as consumer:
             return next_offsets(consumer)
 
-    def wait_committed(self, group: str, worker: Running, wanted: dict[int, int]) -> None:
-        """Until a worker has come to these offsets."""
+    def wait_all_committed(self, group: str, worker: Running) -> None:
+        """Until a worker has come to the end of `orders`."""
         with closing(self._consumer(group)) as consumer:
-            worker.wait_until(lambda: next_offsets(consumer) == wanted, f"{group} at {wanted}")
+            places = [TopicPartition("orders", partition) for partition in range(PARTITIONS)]
+            ends = {place.partition: consumer.get_watermark_offsets(place, TIMEOUT_S)[1] for place in places}
+            worker.wait_until(lambda: next_offsets(consumer) == ends, f"{group} at {ends}")
 
     def _consumer(self, group: str) -> Consumer:
         return Consumer(

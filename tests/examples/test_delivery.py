@@ -1,7 +1,7 @@
 """Workers that are killed with -9 in the middle of a batch and started again keep what their heads promise.
 
 The kills come when a worker has printed so many lines, each in the middle of a batch of ten. What is claimed holds
-wherever exactly they hit.
+wherever exactly they hit; before each start there are new orders, so that there is always something to do.
 """
 
 from __future__ import annotations
@@ -9,97 +9,95 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from functools import partial
-from itertools import accumulate
 
 from cluster.support import wait_until
-from examples.stage import PARTITIONS, TIMEOUT_S, Place, Running, Stage, number_of
+from examples.stage import TIMEOUT_S, Running, Stage, number_of
 
-ORDERS = 60
-KILLED_AFTER = (4, 15, 17)
+NEW_ORDERS = 20
+KILLED_AFTER = (4, 15)
 BATCH = 10
+COUPONS = "python examples/at_most_once.py"
+PARCELS = "python examples/at_least_once.py"
 INVOICES = "python examples/exactly_once.py"
 
 
-def places_of_orders(stage: Stage) -> dict[int, Place]:
-    return {number_of(text): place for place, text in stage.read("orders").items()}
-
-
-def below(next_offsets: dict[int, int], places: dict[int, Place]) -> set[int]:
-    """The orders that the group counts as done."""
-    return {number for number, (partition, offset) in places.items() if offset < next_offsets[partition]}
-
-
-def twice(numbers: Iterable[int]) -> set[int]:
-    return {number for number, count in Counter(numbers).items() if count > 1}
-
-
-def finish(stage: Stage, command: str, group: str, places: dict[int, Place]) -> Running:
-    """Once more, to the end of the topic and until Ctrl-C."""
+def run_until_killed(stage: Stage, command: str, count: int) -> Running:
+    stage.add_orders(NEW_ORDERS)
     worker = stage.start(command)
-    counts = Counter(partition for partition, _ in places.values())
-    stage.wait_committed(group, worker, {partition: counts[partition] for partition in range(PARTITIONS)})
+    worker.wait_orders(count)
+    worker.kill()
+    return worker
+
+
+def run_to_the_end(stage: Stage, command: str, group: str) -> Running:
+    """To the end of the topic, and until Ctrl-C."""
+    stage.add_orders(NEW_ORDERS)
+    worker = stage.start(command)
+    stage.wait_all_committed(group, worker)
     worker.interrupt()
     return worker
 
 
+def done(stage: Stage, group: str) -> set[int]:
+    """The orders that the group counts as done."""
+    committed = stage.committed(group)
+    return {
+        number_of(text)
+        for (partition, offset), text in stage.read("orders").items()
+        if offset < committed[partition]
+    }
+
+
+def repeated(numbers: Iterable[int]) -> set[int]:
+    return {number for number, count in Counter(numbers).items() if count > 1}
+
+
 def test_at_most_once_handles_nothing_twice(stage: Stage) -> None:
-    command, group = "python examples/at_most_once.py", "coupons"
-    stage.produce(ORDERS)
-    places = places_of_orders(stage)
     handled: list[int] = []
     for count in KILLED_AFTER:
-        worker = stage.start(command)
-        worker.wait_orders(count)
-        worker.kill()
-        handled += worker.orders
-        assert set(handled) <= below(stage.committed(group), places), "handled before it was committed"
-    handled += finish(stage, command, group, places).orders
-    assert not twice(handled)
-    assert len(places.keys() - set(handled)) <= BATCH * len(KILLED_AFTER)
+        handled += run_until_killed(stage, COUPONS, count).orders
+        assert set(handled) <= done(stage, "coupons"), "handled before it was committed"
+    handled += run_to_the_end(stage, COUPONS, "coupons").orders
+    assert not repeated(handled)
+    assert len(stage.orders - set(handled)) <= BATCH * len(KILLED_AFTER)
 
 
 def test_at_least_once_leaves_nothing_out(stage: Stage) -> None:
-    command, group = "python examples/at_least_once.py", "parcels"
-    stage.produce(ORDERS)
-    places = places_of_orders(stage)
     handled: list[int] = []
     for count in KILLED_AFTER:
-        worker = stage.start(command)
-        worker.wait_orders(count)
-        worker.kill()
-        handled += worker.orders
-        assert below(stage.committed(group), places) <= set(handled), "committed before it was handled"
-    handled += finish(stage, command, group, places).orders
-    assert set(handled) == places.keys()
-    assert len(twice(handled)) <= BATCH * len(KILLED_AFTER)
+        handled += run_until_killed(stage, PARCELS, count).orders
+        assert done(stage, "parcels") <= set(handled), "committed before it was handled"
+    handled += run_to_the_end(stage, PARCELS, "parcels").orders
+    assert set(handled) == stage.orders
+    assert len(repeated(handled)) <= BATCH * len(KILLED_AFTER)
 
 
 def test_exactly_once_makes_one_invoice_for_each_order_though_the_worker_is_killed(stage: Stage) -> None:
-    stage.produce(ORDERS)
     for count in KILLED_AFTER:
-        worker = stage.start(INVOICES)
-        worker.wait_orders(count)
-        worker.kill()
-    finish(stage, INVOICES, "invoices", places_of_orders(stage))
+        run_until_killed(stage, INVOICES, count)
+    run_to_the_end(stage, INVOICES, "invoices")
     check_invoices(stage)
 
 
 def test_exactly_once_makes_one_invoice_for_each_order_though_the_broker_is_killed(stage: Stage) -> None:
-    stage.produce(ORDERS)
     workers = [stage.start(INVOICES)]
 
-    def has_handled(count: int) -> bool:
-        if workers[-1].has_ended:  # any error ends it, and a service manager starts it again
+    def count_handled() -> int:
+        if workers[-1].has_ended:  # any error ends it, and someone starts it again
             workers.append(stage.start(INVOICES))
-        return sum(len(worker.orders) for worker in workers) >= count
+        return sum(len(worker.orders) for worker in workers)
 
-    for count in accumulate(KILLED_AFTER):
-        wait_until(partial(has_handled, count), TIMEOUT_S, f"{count} orders to be handled")
+    def has_handled(count: int) -> bool:
+        return count_handled() >= count
+
+    for count in KILLED_AFTER:
+        before = count_handled()
+        stage.add_orders(NEW_ORDERS)
+        wait_until(partial(has_handled, before + count), TIMEOUT_S, f"{count} more orders to be handled")
         stage.server.kill()
         stage.server.start()
-    if not workers[-1].has_ended:
-        workers[-1].interrupt()
-    finish(stage, INVOICES, "invoices", places_of_orders(stage))
+    workers[-1].kill()
+    run_to_the_end(stage, INVOICES, "invoices")
     check_invoices(stage)
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from cluster.support import wait_until
 from examples.stage import EXAMPLES, PARTITIONS, TIMEOUT_S, Running, Stage
 
-ORDERS = 45
+ORDERS = 30
 EVERY_PARTITION = set(range(PARTITIONS))
 
 
@@ -38,7 +38,8 @@ def test_an_order_goes_to_one_worker_of_the_queue_and_to_every_screen(stage: Sta
 
     wait_until(is_shared, TIMEOUT_S, "the queue to be shared")
     wait_until(lambda: all(owned(s) == EVERY_PARTITION for s in screens), TIMEOUT_S, "the screens to be on")
-    once = Counter(stage.produce(ORDERS))
+    stage.add_orders(ORDERS)
+    once = Counter(stage.orders)
     each_of_them = [queue, *([screen] for screen in screens)]
     wait_until(lambda: all(got(*group) >= once for group in each_of_them), TIMEOUT_S, "all to be read")
     for member in [*queue, *screens]:
@@ -48,29 +49,31 @@ def test_an_order_goes_to_one_worker_of_the_queue_and_to_every_screen(stage: Sta
 
 
 def test_the_orders_of_a_killed_worker_go_to_another(stage: Stage) -> None:
-    orders = stage.produce(ORDERS)
+    stage.add_orders(ORDERS)
     anna, screen = join(stage, "queue", "anna"), join(stage, "broadcast", "hall")
     anna.wait_orders(ORDERS // 3)
     anna.kill()
+    stage.add_orders(ORDERS)
     ben = join(stage, "queue", "ben")
-    wait_until(lambda: got(anna, ben).keys() == orders, TIMEOUT_S, "the other worker to do the rest")
-    wait_until(lambda: got(screen).keys() == orders, TIMEOUT_S, "the screen to show all")
+    wait_until(lambda: got(anna, ben).keys() == stage.orders, TIMEOUT_S, "the other worker to do the rest")
+    wait_until(lambda: got(screen).keys() == stage.orders, TIMEOUT_S, "the screen to show all")
     ben.interrupt()
     screen.interrupt()
     repeated = [number for number, count in got(anna, ben).items() if count > 1]
     assert len(repeated) <= 1, "only what was done and not yet committed is done again"
-    assert got(screen) == Counter(orders), "a screen is not disturbed"
+    assert got(screen) == Counter(stage.orders), "a screen is not disturbed"
 
 
-def test_who_leaves_with_ctrl_c_hands_over_at_once(stage: Stage) -> None:
-    orders = stage.produce(ORDERS)
+def test_who_leaves_with_ctrl_c_leaves_nothing_half_done(stage: Stage) -> None:
+    stage.add_orders(ORDERS)
     anna = join(stage, "queue", "anna")
     anna.wait_orders(ORDERS // 3)
     anna.interrupt()
+    stage.add_orders(ORDERS)
     ben = join(stage, "queue", "ben")
-    wait_until(lambda: got(anna, ben).keys() == orders, TIMEOUT_S, "the other worker to do the rest")
+    wait_until(lambda: got(anna, ben).keys() == stage.orders, TIMEOUT_S, "the other worker to do the rest")
     ben.interrupt()
-    assert got(anna, ben) == Counter(orders)
+    assert got(anna, ben) == Counter(stage.orders)
 
 
 def test_a_kind_that_is_none_is_refused_with_the_usage() -> None:

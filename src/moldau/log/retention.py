@@ -2,9 +2,9 @@
 
 Segments go whole and from the oldest on, so the decision is one offset: where the log begins from now on. A
 segment is too old when its newest record is (the file, where the records have no time), and too much when the
-log without it is still as large as `retention.bytes`. Nothing above the high watermark goes, and an empty
-active segment stays. When even the active segment is to go, the answer is the end of the log: it has to be
-rolled first.
+log without it is still as large as `retention.bytes`. One that compaction has emptied goes with the next. Nothing
+above the high watermark goes, and an empty active segment stays. When even the active segment is to go, the answer
+is the end of the log: it has to be rolled first.
 
 Moving the start and removing the files is the log's; `LogManager` asks every `log.retention.check.interval.ms`.
 """
@@ -50,10 +50,14 @@ def start_after_retention(
     """Where the log begins when what is not kept any more is gone; its start of now where all is kept."""
     left_bytes = total_bytes
     for segment in oldest_first:
+        if segment.next_offset > limits.high_watermark:
+            break
+        if segment.size == 0:
+            continue
         is_below_start = segment.next_offset <= log_start_offset
         is_old = 0 <= limits.retention_ms < limits.now_ms - segment.newest_ms
         is_too_much = 0 <= limits.retention_bytes <= left_bytes - segment.size
-        if segment.next_offset > limits.high_watermark or not (is_below_start or is_old or is_too_much):
+        if not (is_below_start or is_old or is_too_much):
             break
         left_bytes -= segment.size
         log_start_offset = max(log_start_offset, segment.next_offset)

@@ -140,6 +140,21 @@ async def test_a_topic_with_both_policies_does_not() -> None:
     assert segments_on_disk(world) == [2]
 
 
+@pytest.mark.parametrize(("newest", "left"), [(NOW_MS, [0, 1, 2]), (2000, [2])])
+async def test_a_segment_that_compaction_has_emptied_goes_with_the_next_and_keeps_none(
+    newest: int, left: list[int]
+) -> None:
+    """It has no time of its own: its file is as old as the compaction."""
+    world = World(config(retention_ms="1", cleanup_policy="compact,delete"))
+    await log_of(world, 1000, newest, NOW_MS)
+    await world.manager.close()
+    for suffix in ("log", "index", "timeindex"):
+        world.disk.open(f"{LOG_FOLDER}/{0:020d}.{suffix}").truncate(0)
+    await world.open()
+    await world.manager.enforce_retention()
+    assert segments_on_disk(world) == left
+
+
 # By size
 
 

@@ -30,9 +30,10 @@ from moldau.log.loaded import LoadedLog
 from moldau.log.producers import Producers
 from moldau.log.reindex import build_indexes, count_in, indexes_look_right, install_indexes
 from moldau.log.scan import Batch, DamagedSegment, checked_batches, headers
-from moldau.log.segment import RELATIVE_OFFSET_MAX, Segment
+from moldau.log.segment import INDEX_GAP_BYTES_MAX, RELATIVE_OFFSET_MAX, Segment
 from moldau.log.transactions import Aborted
 from moldau.log.transactions_index import AbortedIndexes, is_whole, packed
+from moldau.records.batch import NO_TIMESTAMP
 from moldau.runtime.ports import Disk
 
 logger = logging.getLogger(__name__)
@@ -199,11 +200,15 @@ def _load_clean(disk: Disk, opening: Opening, files: FoundFiles) -> LoadedLog:
 def _mend_indexes(disk: Disk, opening: Opening, bases: list[int]) -> None:
     for base_offset in bases:
         if not indexes_look_right(disk, opening.folder, base_offset):
-            path = f"{opening.folder}/{names.file_name(base_offset, '')}"
-            logger.warning("%s: indexes are rebuilt", path)
-            size = disk.size(path + names.LOG)
-            build_indexes(disk, opening.folder, base_offset, size, opening.index_interval_bytes)
-            install_indexes(disk, opening.folder, base_offset)
+            _rebuild_indexes(disk, opening, base_offset)
+
+
+def _rebuild_indexes(disk: Disk, opening: Opening, base_offset: int) -> None:
+    path = f"{opening.folder}/{names.file_name(base_offset, '')}"
+    logger.warning("%s: indexes are rebuilt", path)
+    size = disk.size(path + names.LOG)
+    build_indexes(disk, opening.folder, base_offset, size, opening.index_interval_bytes)
+    install_indexes(disk, opening.folder, base_offset)
 
 
 def _producers_at(disk: Disk, opening: Opening, files: FoundFiles, base_offset: int) -> tuple[int, Producers]:
@@ -298,24 +303,29 @@ def _recover(disk: Disk, opening: Opening, files: FoundFiles) -> LoadedLog:
 
 
 def _mend_end(disk: Disk, opening: Opening, base_offset: int, end_offset: int) -> None:
-    """Cut off what lies behind the last batch of a closed segment: an append that failed there was taken back,
-    but the segment may have been rolled and not synced after that. Its batches were flushed before."""
+    """See to the end of a closed segment that was flushed, and then rolled and perhaps not synced: an append that
+    failed there was taken back, and what lies behind its last batch is cut off; its indexes may lack entries."""
     size = disk.size(f"{opening.folder}/{names.file_name(base_offset, names.LOG)}")
     segment = Segment(disk, opening.folder, base_offset, size=size, indexed=True)
     entry = segment.offsets.last(read_waiting)
-    position = entry[1] if entry and entry[1] < size else 0
-    next_offset = base_offset
+    position = indexed_to = entry[1] if entry and entry[1] < size else 0
+    next_offset, newest = base_offset, NO_TIMESTAMP
     try:
         for batch in headers(segment.log, position, size, read_waiting):
             if batch.header.base_offset >= end_offset:
                 raise DamagedSegment(segment.log, batch.position, f"offset {batch.header.base_offset}")
             position, next_offset = batch.end_position, batch.header.next_offset
+            newest = max(newest, batch.header.max_timestamp)
     except DamagedSegment as damage:
         if next_offset == end_offset:
             logger.warning("%s; cut off there, %d bytes are dropped", damage, size - position)
             segment.log.truncate(position)
         # else it is damage among its batches, which readers are told of
-    segment.log.sync()
+    last = segment.times.last(read_waiting)
+    if newest > (last[0] if last else NO_TIMESTAMP) or position - indexed_to > INDEX_GAP_BYTES_MAX:
+        _rebuild_indexes(disk, opening, base_offset)
+        segment.reload_indexes(read_waiting)
+    segment.sync()
 
 
 def _check_segments(

@@ -376,3 +376,26 @@ async def test_a_retry_whose_batch_is_cold_is_told_to_come_again() -> None:
     assert world.disk.calls["pread", f"{0:020d}.log"] > 0
     world.disk.cold = set()
     assert append(log, numbered(1)).duplicate
+
+
+@pytest.mark.parametrize("left", ["nothing", "zeroes"])
+async def test_indexes_that_a_crash_took_from_a_segment_that_was_flushed_and_rolled_are_rebuilt(
+    left: str,
+) -> None:
+    """The recovery point is where the next segment begins: its own sync was still to come."""
+    world = World(config(index_interval_bytes="100"))
+    log = await filled(world, 10)
+    await log.flush()
+    await world.manager.write_checkpoints()
+    log.roll(NOW_MS)
+    await settle()
+    indexes = [f"{HERE}/{0:020d}{suffix}" for suffix in (".index", ".timeindex")]
+    whole = [bytes(world.disk.files[path]) for path in indexes]
+    assert all(whole)
+    for path, content in zip(indexes, whole, strict=True):
+        world.disk.files[path] = bytearray(0 if left == "nothing" else len(content))
+        world.disk.durable[path] = bytes(world.disk.files[path])
+    log = await world.reopen(clean=False)
+    assert log.segments.bases == [0, 10]
+    assert [bytes(world.disk.files[path]) for path in indexes] == whole
+    assert [world.disk.durable[path] for path in indexes] == whole

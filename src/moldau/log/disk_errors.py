@@ -19,6 +19,10 @@ class DamagedLog(OSError):
     """One log is not as it was left: it is offline, and the next start checks it. Its folder is in use."""
 
 
+class NotWrittenYet(OSError):
+    """What is to be synced waits in memory for room. A sync that found no room itself is another thing: it failed."""
+
+
 NO_ROOM = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)})
 PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN})
 

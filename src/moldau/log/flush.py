@@ -7,8 +7,8 @@ segment. Only then does the recovery point move and are the waiting callbacks ca
 A sync that failed is never repeated: after it Linux may hold the pages as clean although they are not on
 the disk. The log is failed from then on, and everyone who waits gets the error.
 
-A small file for which there is no room is kept, and written with a later flush. The records do not wait for it:
-it can be made anew from them, from the recovery point on, which stays where it is until then.
+A small file, or an entry of an index, for which there is no room is kept, and written with a later flush. The records
+do not wait for it: it can be made anew from them, from the recovery point on, which stays where it is until then.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Protocol
 from moldau.config.topic import TopicConfig
 from moldau.log import names
 from moldau.log.checkpoints import write_epochs
-from moldau.log.disk_errors import is_no_room, is_passing
+from moldau.log.disk_errors import NotWrittenYet, is_no_room, is_passing
 from moldau.log.epochs import LeaderEpochs
 from moldau.log.segments import Segments
 from moldau.runtime.ports import Disk, Runtime, Timer
@@ -46,7 +46,7 @@ class FlushedLog(Protocol):
 class _Work:
     """What one flush does in its thread. What it has done is taken off its lists."""
 
-    __slots__ = ("_disk", "_log", "durable_to", "files", "no_room", "steps")
+    __slots__ = ("_disk", "_log", "durable_to", "files", "no_room", "put_off", "steps")
 
     def __init__(
         self,
@@ -64,11 +64,17 @@ class _Work:
         """The offset up to which the log is durable when all is done."""
         self.no_room: OSError | None = None
         """Why some of the files are not written."""
+        self.put_off: list[Callable[[], None]] = []
+        """Steps for which there was no room either."""
 
     def do(self) -> None:
         self._write_files()
         while self.steps:
-            self.steps[0]()
+            try:
+                self.steps[0]()
+            except NotWrittenYet as error:
+                self.no_room = error
+                self.put_off.append(self.steps[0])
             del self.steps[0]
 
     def _write_files(self) -> None:
@@ -192,7 +198,7 @@ class Flusher:
                 call()
 
     def _finish(self, work: _Work) -> OSError | None:
-        self._keep_files(work)
+        self._keep_unwritten(work)
         self._durable_to = max(self._durable_to, work.durable_to)
         if work.no_room is not None:
             self._log.note_error(work.no_room)
@@ -203,15 +209,16 @@ class Flusher:
     def _interrupt(self, work: _Work, error: OSError) -> OSError:
         """What was not done is done with the next flush, if that can help."""
         if is_passing(error):
-            self._keep_files(work)
+            self._keep_unwritten(work)
             self._queue[:0] = work.steps
             self._log.note_error(error)
         else:
             self.stop(error)
         return error
 
-    def _keep_files(self, work: _Work) -> None:
+    def _keep_unwritten(self, work: _Work) -> None:
         self._files = {**work.files, **self._files}
+        self._queue[:0] = work.put_off
 
     def hold(self, offset: int) -> None:
         """The log will be cut off at an offset: what lies behind counts as not durable from now on."""

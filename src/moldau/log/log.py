@@ -353,7 +353,6 @@ class Log:
         """The segments were cut off (`truncation`): the log is this from now on."""
         self.log_start_offset, self.next_offset = start_offset, next_offset
         self.producing.state, self._rolling.snapshot_offset = producers, snapshot
-        self.producing.aborted.cut_off(next_offset, self.segments.bases)
         if self.segments.first_base_offset == next_offset:
             self.epochs.clear()
         else:
@@ -479,7 +478,7 @@ class Log:
     def write_unwritten(self) -> None:
         """Small files that there was no room for are tried again."""
         self.producing.write_unwritten()
-        if self._flusher.unwritten:
+        if self._flusher.is_writing:
             self._flusher.write()
 
     # Errors and the end
@@ -507,7 +506,10 @@ class Log:
     def abandon(self) -> None:
         """The log is closed, or deleted: its files are no concern any more."""
         self._on_failure = self._on_error = None
-        self.fail(FileNotFoundError(errno.ENOENT, "the log is closed", self.folder))
+        self.fail(self._closed())
+
+    def _closed(self) -> OSError:
+        return FileNotFoundError(errno.ENOENT, "the log is closed", self.folder)
 
     def when_quiet(self, call: Callable[[], object]) -> None:
         """Call when no thread writes into the log's folder, so that it can be renamed."""
@@ -526,10 +528,14 @@ class Log:
         if not idle:
             if self.segments.active.size:
                 self.segments.active.seal()
-            self.producing.queue_sync(self.segments.active.base_offset)
+            self.producing.write_unwritten()
             self._flusher.whole = True
-            await self.flush()
-        unwritten = self._flusher.unwritten
+            self.failure = self._closed()
+            try:
+                await self.flush()
+            finally:
+                self.failure = self._flusher.error
+        is_written = self._flusher.is_idle
         self.abandon()
-        if unwritten:
+        if not is_written:
             raise OSError(errno.ENOSPC, "there is no room for some of its files", self.folder)

@@ -34,13 +34,15 @@ logger = logging.getLogger(__name__)
 class Producing:
     """`state` is what the log knows of its producers, `aborted` the index of their aborted transactions."""
 
-    __slots__ = ("_flusher", "_log", "aborted", "state")
+    __slots__ = ("_flusher", "_log", "_unsynced", "aborted", "state")
 
     def __init__(self, log: Log, flusher: Flusher, state: Producers, aborted: AbortedIndexes) -> None:
         self._log = log
         self._flusher = flusher
         self.state = state
         self.aborted = aborted
+        self._unsynced: set[int] = set()
+        """Segments whose index of aborted transactions is to be synced with the next flush."""
 
     # ---- clients' batches -----------------------------------------------------------------------------------
 
@@ -136,6 +138,7 @@ class Producing:
                 self.aborted.append(self._log.segments.active.base_offset, entry)
             except OSError as error:  # it is kept, and written before the recovery point passes it
                 self._log.note_error(error)
+            self._queue_sync(self._log.segments.active.base_offset)
 
     # ---- the index of aborted transactions ------------------------------------------------------------------
 
@@ -179,11 +182,17 @@ class Producing:
         self.aborted.adopt(new)
         return gone
 
-    def queue_sync(self, base_offset: int) -> None:
-        """Have a segment's index synced with the next flush, if it has one."""
-        if base_offset in self.aborted.bases:
-            self.write_unwritten()
-            self._flusher.queue(lambda: self.aborted.sync(base_offset))
+    def _queue_sync(self, base_offset: int) -> None:
+        """Have a segment's index synced before the recovery point moves on."""
+        if base_offset not in self._unsynced:
+            self._unsynced.add(base_offset)
+            self._flusher.queue(lambda: self._sync(base_offset))
+            self._flusher.queue_folder_sync()
+
+    def _sync(self, base_offset: int) -> None:
+        """In a thread; an entry that comes meanwhile is synced once more."""
+        self._unsynced.discard(base_offset)
+        self.aborted.sync(base_offset)
 
     def write_unwritten(self) -> None:
         """Entries that there was no room for are tried again."""

@@ -78,7 +78,6 @@ class Rolling:
         self._log.segments.begin(new)
         self.queue_snapshot()
         self._flusher.queue(old.sync)
-        self._log.producing.queue_sync(old.base_offset)
         self._flusher.queue_folder_sync()
         self._flusher.write()
 

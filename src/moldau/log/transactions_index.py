@@ -6,8 +6,8 @@ An entry stands with the segment of its marker, which may be a later one than th
 their last offset. A file comes with its first entry, so most segments have none: which of them do is kept in memory.
 A read_committed answer names the aborted transactions of its records, and the reader leaves their records out.
 
-Entries are made anew from the batches where a segment is recovered. A closed segment's index is synced before the
-recovery point passes the segment.
+Entries are made anew from the batches where a segment is recovered. They are synced before the recovery point passes
+their markers.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from contextlib import suppress
 from struct import Struct
 
 from moldau.log import names
+from moldau.log.disk_errors import NotWrittenYet
 from moldau.log.index import Read, read_waiting
 from moldau.log.transactions import Aborted
 from moldau.runtime.ports import Disk, File
@@ -159,9 +160,9 @@ class AbortedIndexes:
                 file.truncate(kept * ENTRY.size)
 
     def sync(self, base_offset: int) -> None:
-        """fsync of a segment's index, if it has one. Blocks."""
+        """fsync of a segment's index, if it has one. Blocks. NotWrittenYet where entries wait for room."""
         if base_offset in self._unwritten:
-            raise OSError(errno.ENOSPC, "No space left on device", self._path(base_offset))
+            raise NotWrittenYet(errno.ENOSPC, "No space left on device", self._path(base_offset))
         file = self._files.get(base_offset)
         if file is not None:
             file.sync()

@@ -121,6 +121,24 @@ class Truncation:
             done.set_exception(log.failure)
             return
         gone: list[str] = []
+        end_offset, error = self._cut_segments(cut, gone)
+        try:
+            log.producing.aborted.cut_off(end_offset, segments.bases)
+        except OSError as failure:  # it would hide what is written there later; a start makes it anew
+            log.fail(failure)
+            error = failure
+        start_offset = end_offset if segments.first_base_offset == end_offset else log.log_start_offset
+        log.cut_back(start_offset, end_offset, cut.producers, cut.snapshot_offset)
+        self._removal.later(gone, log.config.file_delete_delay_ms)
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    def _cut_segments(self, cut: Cut, gone: list[str]) -> tuple[int, OSError | None]:
+        """Where the log ends now, and why it is longer than asked for, if it is; files that are no longer part of it
+        are added to `gone`."""
+        log, segments = self._log, self._log.segments
         end_offset = log.next_offset
         try:
             gone += self._drop_snapshots(cut)
@@ -135,14 +153,9 @@ class Truncation:
                 segments.begin(Segment.new(self._runtime.disk, log.folder, cut.next_offset, now_ms))
             end_offset = cut.next_offset
             segments.active.log  # noqa: B018 (opening creates it: an empty log is known by its segment)
-            done.set_result(None)
         except OSError as error:
-            done.set_exception(error)
-        finally:
-            is_empty = segments.first_base_offset == end_offset
-            start_offset = end_offset if is_empty else log.log_start_offset
-            log.cut_back(start_offset, end_offset, cut.producers, cut.snapshot_offset)
-            self._removal.later(gone, log.config.file_delete_delay_ms)
+            return end_offset, error
+        return end_offset, None
 
     def _drop_snapshots(self, cut: Cut) -> list[str]:
         unwritten = [names.offset_of(name, names.SNAPSHOT) for name in self._flusher.unwritten]

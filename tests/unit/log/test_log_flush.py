@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 
 import pytest
-from log_world import NOW_MS, World, append, batch, config, settle
+from log_world import NOW_MS, PARTITION, World, append, batch, config, settle
 
 from moldau.log.log import Log
 
@@ -167,3 +168,21 @@ async def test_closing_leaves_complete_indexes_a_snapshot_and_nothing_unsynced()
     assert log.last_flushed_offset == 2
     with pytest.raises(OSError, match="closed"):
         append(log, batch(b"b"))
+
+
+async def test_nothing_is_appended_behind_what_a_close_has_begun_to_write() -> None:
+    """The next start would take the end of the snapshot for the end of the log."""
+    world = World()
+    log = await world.new_log()
+    append(log, batch(b"before"))
+    world.tasks.held = True
+    closing = asyncio.ensure_future(world.manager.close())
+    await settle()
+    with pytest.raises(OSError, match="closed"):
+        append(log, batch(b"late"))
+    world.tasks.held = False
+    world.tasks.release()
+    await closing
+    log = (await world.open()).logs[PARTITION]
+    assert log.next_offset == 1
+    assert append(log, batch(b"after")).base_offset == 1

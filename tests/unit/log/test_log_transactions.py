@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from typing import Any
 
@@ -322,3 +323,71 @@ async def test_a_cut_takes_the_entries_of_the_markers_that_go() -> None:
     assert entries_on_disk(world) == {"00000000000000000000.txnindex": [(1, 0, 1, 2)]}
     assert unstable(log) == 2
     assert len(read_all(log)) == 3
+
+
+async def test_a_log_whose_index_cannot_be_cut_off_is_offline_and_right_after_a_start() -> None:
+    """It would hide what the same producer writes there later."""
+    world = World()
+    log = await world.new_log()
+    append(log, batch(b"plain"))
+    begin(log, 1)
+    end(log, 1, commit=False)
+    begin(log, 1, 1)
+    end(log, 1, commit=False)
+    await log.flush()
+    world.disk.failing["truncate", ".txnindex"] = errno.EIO
+    with pytest.raises(OSError, match="injected"):
+        await log.truncate_to(3, world.manager.write_checkpoints_of)
+    assert log.failure is not None
+    world.disk.failing.clear()
+    log = await world.reopen(clean=False)
+    assert log.next_offset in (3, 4, 5)
+    assert aborted(log, 0) == [(1, 1), (1, 3)][: log.next_offset // 2]
+
+
+async def test_an_aborted_transaction_below_the_recovery_point_is_in_the_index_after_a_power_cut() -> None:
+    """Flushed, then rolled and not synced: the next start does not look into the old segment again."""
+    for seed in range(8):
+        world = World()
+        log = await world.new_log()
+        begin(log, 1)
+        end(log, 1, commit=False)
+        await log.flush()
+        await world.manager.write_checkpoints()
+        world.tasks.held = True
+        log.roll(NOW_MS)
+        log = await world.reopen(clean=False, rng=random.Random(seed))
+        assert (log.next_offset, log.last_flushed_offset) == (2, 2)
+        assert aborted(log, 0) == [(1, 0)]
+
+
+async def test_without_room_for_an_entry_a_roll_and_a_flush_go_on_and_the_recovery_point_waits() -> None:
+    world = World()
+    log = await world.new_log()
+    begin(log, 1)
+    world.disk.failing["pwrite", ".txnindex"] = errno.ENOSPC
+    end(log, 1, commit=False)
+    log.roll(NOW_MS)
+    append(log, batch(b"plain"))
+    await log.flush()
+    assert log.failure is None and log.last_flushed_offset == 0
+    assert world.manager.folders[0].no_room is not None
+    world.disk.failing.clear()
+    await world.tasks.advance(2)
+    await log.flush()
+    assert log.last_flushed_offset == 3
+    assert list(entries_on_disk(world)) == ["00000000000000000000.txnindex"]
+    assert aborted(await world.reopen(clean=False), 0) == [(1, 0)]
+
+
+async def test_a_stop_without_room_for_an_entry_is_not_clean() -> None:
+    world = World()
+    log = await world.new_log()
+    begin(log, 1)
+    world.disk.failing["pwrite", ".txnindex"] = errno.ENOSPC
+    end(log, 1, commit=False)
+    await world.manager.close()
+    assert f"{FOLDER}/.kafka_cleanshutdown" not in world.disk.files
+    world.disk.failing.clear()
+    log = (await world.open()).logs[log.topic_partition]
+    assert aborted(log, 0) == [(1, 0)]

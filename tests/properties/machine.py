@@ -20,15 +20,25 @@ from moldau.config.topic import TopicConfig, topic_config
 from moldau.log.appended import Appended
 from moldau.log.inspect import Kind, Severity
 from moldau.log.log import Log
+from moldau.log.transactions import Marker
 from moldau.records.compression import Codec
-from moldau.records.record import Record, build_batch, read_records
+from moldau.records.record import Record, build_batch
 from properties.model import LogModel, Row, Sequence, Stored, check_compacted, check_unique
 from properties.places import Outcome, Place
+from properties.reading import (
+    batches_of,
+    content,
+    last_stable_offset,
+    read_all,
+    read_committed,
+    slice_at,
+)
 
 RETENTION_MS = 10_000
 RETENTION_BYTES = 1_500
 DELETE_RETENTION_MS = 5_000
 PRODUCERS = (7, 8)
+TRANSACTIONAL = (21, 22)
 CONFIGS = st.fixed_dictionaries(
     {
         "internal.segment.bytes": st.sampled_from(["300", "700", "5000"]),
@@ -113,8 +123,10 @@ class LogAgainstList(RuleBasedStateMachine):
             }
         )
         records = [Record(i, row.timestamp, row.key, row.value) for i, row in enumerate(rows)]
-        data = build_batch(records, codec=codec, **fields)
-        return Stored(end, end + len(rows) - 1, tuple(rows), self.leader_epoch, data, sequence)
+        is_transactional = producer in TRANSACTIONAL
+        data = build_batch(records, codec=codec, transactional=is_transactional, **fields)
+        last_offset = end + len(rows) - 1
+        return Stored(end, last_offset, tuple(rows), self.leader_epoch, data, sequence, is_transactional)
 
     def next_sequence(self, producer_id: int) -> Sequence:
         """What the log expects, as far as it is known; an unknown producer may begin anywhere."""
@@ -124,10 +136,16 @@ class LogAgainstList(RuleBasedStateMachine):
             return Sequence(producer_id, epoch, its[-1].next_sequence)
         return Sequence(producer_id, epoch, 0)
 
-    async def send(self, data: bytes) -> tuple[Appended, int]:
-        now_ms = self.place.now_ms()
+    async def send(self, data: bytes, sequence: Sequence | None = None) -> tuple[Appended, int]:
+        """`sequence`: of a batch in a transaction, which its coordinator knows of."""
+        now_ms, log = self.place.now_ms(), self.log
+        guard = None
+        if sequence is not None:
+            guard = log.producing.begin_verification(
+                sequence.producer_id, sequence.epoch, sequence.first, False
+            )
         buffer = memoryview(bytearray(data))
-        answer = self.log.append(buffer, 0, len(data), leader_epoch=self.leader_epoch, now_ms=now_ms)
+        answer = log.append(buffer, 0, len(data), self.leader_epoch, now_ms, guard=guard)
         await asyncio.sleep(0)
         return answer, now_ms
 
@@ -141,6 +159,37 @@ class LogAgainstList(RuleBasedStateMachine):
         if self.log.config.message_timestamp_type == "LogAppendTime":
             stored = replace(stored, rows=tuple(row._replace(timestamp=now_ms) for row in stored.rows))
         self.model.append(stored)
+
+    # Transactions
+
+    @rule(
+        pairs=st.lists(PAIRS, min_size=1, max_size=3),
+        codec=st.sampled_from(Codec),
+        producer=st.sampled_from(TRANSACTIONAL),
+    )
+    def append_in_a_transaction(
+        self, pairs: list[tuple[bytes | None, bytes | None]], codec: Codec, producer: int
+    ) -> None:
+        stored = self.next_batch(pairs, codec, 0, producer)
+        self.note(stored, self.run(self.send(stored.data, stored.sequence)))
+
+    @rule(producer=st.sampled_from(TRANSACTIONAL), commit=st.booleans())
+    def end_a_transaction(self, producer: int, commit: bool) -> None:
+        """What is open no longer, as far as the log knows, is not ended again."""
+        if producer not in self.model.transactions().open or not self.model.is_sure_of(producer):
+            return
+        appended, now_ms = self.run(self.send_marker(producer, commit))
+        assert appended.error is ErrorCode.none, appended
+        self.model.append_marker(producer, commit, now_ms, self.leader_epoch)
+
+    async def send_marker(self, producer: int, commit: bool) -> tuple[Appended, int]:
+        now_ms = self.place.now_ms()
+        marker = Marker(commit, 0)
+        appended = self.log.producing.append_marker(marker, producer, 0, self.leader_epoch, now_ms)
+        await asyncio.sleep(0)
+        return appended, now_ms
+
+    # Idempotence
 
     @rule(producer=st.sampled_from(PRODUCERS), back=st.integers(1, 5))
     def retry(self, producer: int, back: int) -> None:
@@ -259,14 +308,21 @@ class LogAgainstList(RuleBasedStateMachine):
         self.checkpoint()
         self.run(self.log.flush())
         self.model.durable = self.model.end
-        return self.model.rows, self.log.segments.active.base_offset
+        log = self.log
+        return self.model.rows, log.segments.at(
+            min(last_stable_offset(log), log.segments.active.base_offset)
+        ).base_offset
 
     def after_compaction(self, before: list[Row], dirty_from: int) -> None:
         model, now_ms = self.model, self.place.now_ms()
-        after = self.run(self.read_all(max_bytes=400))
-        gone_before_ms = now_ms - DELETE_RETENTION_MS
+        after = self.run(read_all(self.log, max_bytes=400))
         check_compacted(
-            before, after, dirty_from=dirty_from, tombstones=model.tombstones, gone_before_ms=gone_before_ms
+            before,
+            after,
+            dirty_from=dirty_from,
+            tombstones=model.tombstones,
+            gone_before_ms=now_ms - DELETE_RETENTION_MS,
+            aborted=model.transactions().aborted,
         )
         model.compacted(after, dirty_from, now_ms)
 
@@ -308,51 +364,9 @@ class LogAgainstList(RuleBasedStateMachine):
     @rule(share=SHARES, max_bytes=st.integers(0, 2000), below=SHARES)
     def read(self, share: float, max_bytes: int, below: float) -> None:
         offset, limit = self.offset_at(share), self.offset_at(below)
-        data = self.run(self.read_some(offset, max_bytes, limit, whole_first_batch=False))
+        data = content(self.run(slice_at(self.log, offset, max_bytes, limit, whole_first_batch=False)))
         assert len(data) <= max_bytes
-        position = 0
-        while position < len(data):  # whole batches, none of them reaching the limit
-            last = int.from_bytes(data[position : position + 8], "big") + int.from_bytes(
-                data[position + 23 : position + 27], "big"
-            )
-            assert last < limit
-            position += int.from_bytes(data[position + 8 : position + 12], "big") + 12
-        assert position == len(data)
-
-    async def read_some(self, offset: int, max_bytes: int, below: int, *, whole_first_batch: bool) -> bytes:
-        for _ in range(50):
-            try:
-                found = self.log.read(
-                    offset, max_bytes, below_offset=below, whole_first_batch=whole_first_batch
-                )
-            except BlockingIOError:
-                await self.log.warm(offset, max_bytes)
-                continue
-            return found.file.pread(found.length, found.position) if found.file else b""
-        raise AssertionError("cold for ever")
-
-    async def read_all(self, max_bytes: int) -> list[Row]:
-        """Everything from the start on, as a consumer reads it."""
-        offset, end = self.log.log_start_offset, self.log.next_offset
-        found: list[Row] = []
-        while offset < end:
-            data = await self.read_some(offset, max_bytes, end, whole_first_batch=True)
-            if not data:  # compaction may have left nothing up to the end
-                break
-            position = 0
-            while position < len(data):
-                size = int.from_bytes(data[position + 8 : position + 12], "big") + 12
-                batch = data[position : position + size]
-                last = int.from_bytes(batch[:8], "big") + int.from_bytes(batch[23:27], "big")
-                found += [
-                    Row(r.offset, r.timestamp, r.key, r.value)
-                    for r in read_records(batch)
-                    if r.offset >= offset
-                ]
-                assert last >= offset, f"no progress at {offset}"
-                offset = last + 1
-                position += size
-        return found
+        assert all(header.last_offset < limit for header, _ in batches_of(data))
 
     @rule(outside=st.integers(1, 1000), before=st.booleans())
     def read_outside(self, outside: int, before: bool) -> None:
@@ -366,6 +380,8 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule(age_ms=st.integers(-51, 20_000))
     def look_up_a_timestamp(self, age_ms: int) -> None:
+        if self.model.compacted_to and self.model.has_markers:
+            return  # a marker counts as a record, and it is not known which of them are left
         timestamp = self.place.now_ms() - age_ms
         found = self.run(self.log.find_timestamp(timestamp))
         wanted = self.model.first_at_or_after(timestamp)
@@ -375,8 +391,8 @@ class LogAgainstList(RuleBasedStateMachine):
     def look_up_the_newest(self) -> None:
         """As in Kafka, it may lie below the start, in a segment that is there still."""
         model, first = self.model, self.log.segments.first_base_offset
-        if model.compacted_to and model.start != first:
-            return  # what is left below the start is not known
+        if model.compacted_to and (model.start != first or model.has_markers):
+            return  # what is left below the start, and of markers, is not known
         found = self.run(self.log.find_max_timestamp())
         wanted = model.newest_from(first)
         assert (found and found[:2]) == wanted, (found, wanted)
@@ -423,7 +439,19 @@ class LogAgainstList(RuleBasedStateMachine):
     def the_log_is_the_list(self) -> None:
         if hasattr(self, "place"):
             assert (self.log.log_start_offset, self.log.next_offset) == (self.model.start, self.model.end)
-            assert self.run(self.read_all(max_bytes=400)) == self.model.rows
+            assert self.run(read_all(self.log, max_bytes=400)) == self.model.rows
+
+    @invariant()
+    def committed_readers_see_what_was_committed(self) -> None:
+        if not hasattr(self, "place"):
+            return
+        stable, known = last_stable_offset(self.log), self.model.transactions()
+        first_open = min((o for o in known.open.values() if o >= self.model.start), default=self.model.end)
+        assert stable <= first_open
+        if all(offset >= self.model.start for offset in known.open.values()):
+            assert stable == first_open
+        rows = [r for r in self.model.rows if r.offset < stable and r.offset not in known.aborted]
+        assert self.run(read_committed(self.log, max_bytes=400)) == rows
 
     @invariant()
     def producers_are_known(self) -> None:

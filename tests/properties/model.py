@@ -6,7 +6,7 @@ move of the log's start that was not checkpointed); what readers see is cut out 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -40,6 +40,11 @@ class Stored:
     data: bytes
     """As it was sent, for a retry."""
     sequence: Sequence | None = None
+    is_transactional: bool = False
+    ends: tuple[int, bool] | None = None
+    """Of a marker: the producer whose transaction it ends, and whether it commits."""
+    marked_ms: int = -1
+    """Of a marker: its time, by which it is found like a record."""
 
     @property
     def next_offset(self) -> int:
@@ -49,6 +54,13 @@ class Stored:
     def next_sequence(self) -> int:
         assert self.sequence is not None
         return self.sequence.first + self.next_offset - self.base_offset
+
+
+class Transactions(NamedTuple):
+    open: dict[int, int]
+    """By producer: the offset of the first record."""
+    aborted: set[int]
+    """The offsets of the records."""
 
 
 @dataclass
@@ -75,19 +87,48 @@ class LogModel:
     def _all_rows(self) -> Iterator[Row]:
         return (row for stored in self.batches for row in stored.rows)
 
+    def _timed_rows(self) -> Iterator[Row]:
+        """With markers, which have a time too."""
+        for stored in self.batches:
+            yield from stored.rows
+            if stored.ends is not None:
+                yield Row(stored.base_offset, stored.marked_ms, None, None)
+
+    @property
+    def has_markers(self) -> bool:
+        return any(stored.ends is not None for stored in self.batches)
+
+    def transactions(self) -> Transactions:
+        """What the batches say of them."""
+        known = Transactions({}, set())
+        records: dict[int, list[int]] = {}
+        for stored in self.batches:
+            if stored.is_transactional and stored.sequence is not None:
+                producer_id = stored.sequence.producer_id
+                known.open.setdefault(producer_id, stored.base_offset)
+                records.setdefault(producer_id, []).extend(row.offset for row in stored.rows)
+            elif stored.ends is not None:
+                producer_id, commit = stored.ends
+                known.open.pop(producer_id, None)
+                ended = records.pop(producer_id, [])
+                if not commit:
+                    known.aborted.update(ended)
+        return known
+
     def first_at_or_after(self, timestamp: int) -> tuple[int, int] | None:
-        found = next((row for row in self.rows if row.timestamp >= timestamp), None)
+        timed = (row for row in self._timed_rows() if row.offset >= self.start)
+        found = next((row for row in timed if row.timestamp >= timestamp), None)
         return found and (found.timestamp, found.offset)
 
     def newest_from(self, first: int) -> tuple[int, int] | None:
         """The first record that has the largest timestamp, from an offset on."""
-        rows = [row for row in self._all_rows() if row.offset >= first]
+        rows = [row for row in self._timed_rows() if row.offset >= first]
         newest = max(rows, key=lambda row: row.timestamp, default=None)
         return newest and (newest.timestamp, newest.offset)
 
     def newest_in(self, first: int, last: int) -> int:
         """The largest timestamp of the offsets in between."""
-        return max((row.timestamp for row in self._all_rows() if first <= row.offset < last), default=-1)
+        return max((row.timestamp for row in self._timed_rows() if first <= row.offset < last), default=-1)
 
     def epoch_of(self, offset: int) -> int | None:
         found = (s.leader_epoch for s in self.batches if s.base_offset <= offset <= s.last_offset)
@@ -117,6 +158,10 @@ class LogModel:
         if stored.sequence is not None:
             self.forgotten.discard(stored.sequence.producer_id)
 
+    def append_marker(self, producer_id: int, commit: bool, now_ms: int, leader_epoch: int) -> None:
+        end = self.end
+        self.append(Stored(end, end, (), leader_epoch, b"", ends=(producer_id, commit), marked_ms=now_ms))
+
     def end_at(self, offset: int) -> int:
         """Where the log ends when it is truncated to an offset: before the batch that reaches over it."""
         over = [s.base_offset for s in self.batches if s.base_offset < offset <= s.last_offset]
@@ -127,10 +172,12 @@ class LogModel:
         self.end = end
         self.durable = min(self.durable, end)
         self.compacted_to = min(self.compacted_to, end)
+        self.compacted_to = min(self.compacted_to, end)
 
     def begin_anew(self, offset: int) -> None:
         self.batches.clear()
         self.start = self.start_durable = self.end = self.durable = offset
+        self.compacted_to = 0
         self.compacted_to = min(self.compacted_to, offset)
 
     def compacted(self, rows: list[Row], to: int, now_ms: int) -> None:
@@ -169,18 +216,22 @@ def check_compacted(
     dirty_from: int,
     tombstones: dict[Row, int],
     gone_before_ms: int,
+    aborted: Collection[int] = (),
 ) -> None:
-    """What a compaction may take away: records with a later one of their key, and tombstones whose time is over.
+    """What a compaction may take away: records with a later one of their key, tombstones whose time is over, and what
+    was aborted, which takes the place of nothing.
 
     From `dirty_from` on nothing goes. Tombstones that were seen before `gone_before_ms` may go.
     """
     left = set(after)
     assert after == [row for row in before if row in left], "records were changed, moved or added"
-    last = {row.key: row for row in before}
+    last = {row.key: row for row in before if row.offset < dirty_from and row.offset not in aborted}
     for row in before:
         if row in left:
             continue
         assert row.offset < dirty_from, f"{row} is not old enough to go"
+        if row.offset in aborted:
+            continue
         if last[row.key] is row:
             seen_ms = tombstones.get(row)
             assert row.value is None, f"{row} was the last of its key"

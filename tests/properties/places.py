@@ -32,6 +32,7 @@ from moldau.runtime.real.tasks import RealTasks
 from moldau.sim.clock import WALL_START_MS
 from moldau.sim.drive import DiskFaults
 from moldau.sim.world import World
+from properties.reading import last_stable_offset
 
 PARTITION = TopicPartition("topic", 0)
 TOPIC_ID = uuid.UUID(int=7)
@@ -75,7 +76,9 @@ class Place(ABC):
         log = self.manager.create(PARTITION, TOPIC_ID)
         if log.topic_id is None:  # a crash may leave the folder without its file
             log.adopt_topic_id(TOPIC_ID)
-        self.cleaner = LogCleaner(self.runtime, self.manager, CleanerSettings)
+        self.cleaner = LogCleaner(
+            self.runtime, self.manager, CleanerSettings, stable_offset_of=last_stable_offset
+        )
 
     def open(self) -> Outcome:
         return self.run(self._open())

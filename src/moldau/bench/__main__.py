@@ -67,14 +67,14 @@ def run(quick: bool, docs: Path | None, kept: Path | None, only: str | None) -> 
     if kept is not None:
         kept.write_text(json.dumps(results.as_dict(), indent=1))
     if docs is None:
-        print(markdown(results, plan, []))
-        return 1 if results.failures else 0
-    page = docs / "benchmarks.md"
-    if only is None:
-        page.write_text(markdown(results, plan, draw(results, docs)))
+        print(markdown(results, plan, []) if only is None else with_section("", only, results))
+    elif only is None:
+        (docs / "benchmarks.md").write_text(markdown(results, plan, draw(results, docs)))
+        say(f"wrote {docs / 'benchmarks.md'}")
     elif not results.failures:
+        page = docs / "benchmarks.md"
         page.write_text(with_section(page.read_text(), only, results))
-    say(f"wrote {page}" if only is None or not results.failures else f"{page} is as it was")
+        say(f"wrote {only} into {page}")
     return 1 if results.failures else 0
 
 

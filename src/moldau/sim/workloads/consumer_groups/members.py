@@ -25,6 +25,7 @@ PAUSE_S = (0.02, 0.2)
 AWAY_S = (0.0, 1.0)
 JOINING, LEAVING, LEAVING_FOR_A_WHILE = 0, -1, -2
 NOT_SAID_MS = -1
+REGEX, REGEX_SINCE_VERSION = "work-.*", 1
 ASSIGNORS = (None, "uniform", "range")
 
 FENCED = (ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch, ErrorCode.fenced_instance_id)
@@ -43,12 +44,17 @@ class Interest:
     def __init__(self, topics: dict[str, int], random: SimRandom) -> None:
         self.topics = topics
         self.wanted: tuple[str, ...] = ()
+        self.is_by_regex = False
+        """It wants all of them, and says so by an expression."""
         self._random = random
         self.change()
 
-    def change(self) -> None:
+    def change(self, *, may_be_regex: bool = False) -> None:
         names = list(self.topics)
         self.wanted = tuple(name for name in names if self._random.chance(0.7)) or (names[0],)
+        self.is_by_regex = may_be_regex and self._random.chance(0.4)
+        if self.is_by_regex:
+            self.wanted = tuple(names)
 
     @property
     def all_places(self) -> list[TopicPartition]:
@@ -126,7 +132,7 @@ class ConsumerMember:
         if choice == 0:
             await self._leave()
         elif choice == 1:
-            self._interest.change()
+            self._interest.change(may_be_regex=self._version >= REGEX_SINCE_VERSION)
             self._says_all = True
         elif choice == 2:
             await self._client.runtime.tasks.sleep(2 * SESSION_MS / 1000)
@@ -166,6 +172,7 @@ class ConsumerMember:
 
     def _heartbeat(self, owned: frozenset[TopicPartition]) -> SimpleNamespace:
         full = self._says_all or self.epoch == JOINING
+        by_regex = self._interest.is_by_regex
         return SimpleNamespace(
             group_id=self._group_id,
             member_id=self.member_id,
@@ -173,8 +180,8 @@ class ConsumerMember:
             instance_id=self._instance_id,
             rack_id=None,
             rebalance_timeout=REBALANCE_MS if full else NOT_SAID_MS,
-            subscribed_topic_names=self._interest.wanted if full else None,
-            subscribed_topic_regex=None,
+            subscribed_topic_names=(() if by_regex else self._interest.wanted) if full else None,
+            subscribed_topic_regex=(REGEX if by_regex else "") if full else None,
             server_assignor=self._assignor if full else None,
             topic_partitions=self._by_topic(owned) if full or owned != self._reported else None,
         )

@@ -213,11 +213,12 @@ class Broker:
         """
         manager = self.log_manager
         held = manager.logs.get(place)
-        if held is not None and held.topic_id not in (None, topic.topic_id):
-            if is_new:
+        its_ids = (topic.topic_id,) if is_new else (topic.topic_id, None)
+        if held is not None and held.topic_id not in its_ids:
+            if is_new and held.topic_id is not None:
                 manager.delete(place)  # of a topic that had this name before
             else:
-                manager.set_aside(place)  # its id may be damaged: nothing is deleted for that
+                manager.set_aside(place)  # its id may be damaged, or lost: nothing is deleted for that
             held = None
         if held is not None:
             if held.topic_id is None and held.failure is None:

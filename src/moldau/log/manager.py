@@ -239,11 +239,12 @@ class LogManager:
         log.abandon()
         name = names.stray_folder(partition, self._runtime.random.uuid())
         self._runtime.disk.rename(log.folder, f"{folder.path}/{name}")
+        whose = "does not say" if log.topic_id is None else f"says {names.id_text(log.topic_id)}"
         logger.error(
-            "%s says that it belongs to another topic, with the id %s: it is kept as %s, and not served",
+            "%s cannot be of the topic of this name: it is kept as %s, and not served (of its topic's id it %s)",
             log.folder,
-            log.topic_id and names.id_text(log.topic_id),
             name,
+            whose,
         )
 
     async def vacated(self, partition: TopicPartition) -> None:

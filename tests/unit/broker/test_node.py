@@ -137,6 +137,28 @@ def test_making_and_deleting_many_partitions_leaves_turns_for_others() -> None:
         world.run(scene())
 
 
+def test_a_new_topic_does_not_take_over_a_log_that_lay_there_before_and_has_no_id() -> None:
+    """A topic was deleted, and the power went before its folder did; or someone put it there."""
+
+    async def scene() -> None:
+        broker = await stage.start()
+        await broker.controller.create_topics([NewTopic(TOPIC, 1, 1)])
+        append(broker.partition(TOPIC, 0), b"of another topic")
+        disk = broker.runtime.disk
+        await broker.tasks.spawn(broker.stop(), name="stop")
+        disk.rename(f"/data/{TOPIC}-0", "/data/new-0")
+        disk.remove("/data/new-0/partition.metadata")
+        broker = await stage.start()
+        await broker.controller.create_topics([NewTopic("new", 1, 1)])
+        assert broker.partition("new", 0).log.next_offset == 0
+        assert [name for name in disk.list("/data") if name.startswith("new-0.") and name.endswith("-stray")]
+        await broker.tasks.spawn(broker.stop(), name="stop")
+
+    with World(1) as world:
+        stage = Stage(world)
+        world.run(scene())
+
+
 def test_a_log_without_a_topic_is_neither_shortened_nor_compacted() -> None:
     async def scene() -> None:
         broker = await stage.start()

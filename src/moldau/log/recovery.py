@@ -29,6 +29,7 @@ from moldau.log.index import read_waiting
 from moldau.log.loaded import LoadedLog
 from moldau.log.producers import Producers
 from moldau.log.reindex import build_indexes, count_in, indexes_look_right, install_indexes
+from moldau.log.replay import replay
 from moldau.log.scan import Batch, DamagedSegment, checked_batches, headers
 from moldau.log.segment import INDEX_GAP_BYTES_MAX, RELATIVE_OFFSET_MAX, Segment
 from moldau.log.transactions import Aborted
@@ -223,20 +224,10 @@ def _producers_at(disk: Disk, opening: Opening, files: FoundFiles, base_offset: 
 def _replay(
     disk: Disk, opening: Opening, bases: list[int], start: int, stop: int, producers: Producers
 ) -> None:
-    """Bring the producers' state from one offset to another by the headers of the batches between."""
-    for index, base_offset in enumerate(bases):
-        end = bases[index + 1] if index + 1 < len(bases) else stop
-        if end <= start or base_offset >= stop:
-            continue
-        segment = _segment_of(disk, opening, base_offset)
-        try:
-            for batch in headers(segment.log, 0, segment.size, read_waiting):
-                if batch.header.base_offset >= stop:
-                    return
-                if batch.header.base_offset >= start:
-                    producers.add_batch(segment.log, batch, read_waiting)
-        except DamagedSegment as damage:
-            logger.error("producers' state may be incomplete: %s", damage)
+    """Bring the producers from one offset to another."""
+    ends = [*bases[1:], stop]
+    wanted = [base for base, end in zip(bases, ends, strict=True) if end > start and base < stop]
+    replay((_segment_of(disk, opening, base) for base in wanted), start, stop, producers)
 
 
 def _segment_of(disk: Disk, opening: Opening, base_offset: int) -> Segment:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,7 +24,7 @@ from moldau.log.flush import Flusher
 from moldau.log.index import read_waiting
 from moldau.log.producers import Producers
 from moldau.log.removal import Removal
-from moldau.log.scan import DamagedSegment, headers
+from moldau.log.replay import replay
 from moldau.log.segment import Segment, SegmentCut
 from moldau.log.segments import Segments
 from moldau.log.snapshots import BadSnapshot, read_snapshot
@@ -71,9 +72,10 @@ class Truncation:
                     cut = await self._look(whole_cut, log.log_start_offset)
                 await self._carry_out(cut, checkpoint)
             else:
-                # A leader that took over here and was replaced before it wrote anything.
+                # A leader that took over here and was replaced before it wrote anything; or a cut that failed halfway.
                 log.epochs.truncate_from_end(log.next_offset)
-                self._flusher.write()
+                log.segments.active.log  # noqa: B018 (opening creates it)
+                await log.until(self._flusher.write)
 
     async def fully(self, offset: int, checkpoint: Checkpoint) -> None:
         self._check()
@@ -109,9 +111,9 @@ class Truncation:
             await done
         finally:
             flusher.release(log.next_offset)
-        if log.segments.active.size:
-            flusher.queue(log.segments.active.sync)
-        flusher.queue_folder_sync()
+            if log.segments.active.size:
+                flusher.queue(log.segments.active.sync)
+            flusher.queue_folder_sync()
         await log.flush()
 
     def _cut(self, cut: Cut, done: asyncio.Future[None]) -> None:
@@ -175,7 +177,9 @@ def find_cut(disk: Disk, folder: str, segments: Segments, offset: int) -> Cut:
     snapshots = _snapshots(disk, folder)
     gone = [found for found in snapshots if found > next_offset]
     snapshot_offset, producers = _producers_at(disk, folder, snapshots[: len(snapshots) - len(gone)])
-    _replay(segments, snapshot_offset, next_offset, producers)
+    first = max(0, bisect_right(segments.bases, snapshot_offset) - 1)
+    before = (segments.by_number(index) for index in range(first, len(segments)))
+    replay(before, snapshot_offset, next_offset, producers)
     return Cut(next_offset, segment.base_offset, stays, producers, snapshot_offset, gone)
 
 
@@ -199,20 +203,3 @@ def _producers_at(disk: Disk, folder: str, snapshots: list[int]) -> tuple[int, P
         except BadSnapshot as damage:
             logger.warning("%s is passed over: %s", path, damage)
     return -1, Producers()
-
-
-def _replay(segments: Segments, start: int, stop: int, producers: Producers) -> None:
-    """Take in the batches from one offset to another, by their headers."""
-    for index in range(len(segments)):
-        segment = segments.by_number(index)
-        following = segments.after(segment)
-        if following is not None and following.base_offset <= start:
-            continue
-        try:
-            for batch in headers(segment.log, 0, segment.size, read_waiting):
-                if batch.header.base_offset >= stop:
-                    return
-                if batch.header.base_offset >= start:
-                    producers.add_batch(segment.log, batch, read_waiting)
-        except DamagedSegment as damage:
-            logger.error("producers' state may be incomplete: %s", damage)

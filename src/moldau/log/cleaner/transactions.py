@@ -10,16 +10,10 @@ Which transactions were aborted is the log's to say (its transaction index); wit
 from __future__ import annotations
 
 from collections.abc import Iterable
-from struct import Struct
 
-from moldau.log.transactions import Aborted
+from moldau.log.transactions import Aborted, read_marker
 from moldau.records.batch import BatchHeader
-from moldau.records.record import iterate_records
 from moldau.runtime.ports import Buffer
-
-ABORT, COMMIT = 0, 1
-_MARKER_KEY = Struct(">hh")
-"""Version and type."""
 
 
 class Transactions:
@@ -40,22 +34,21 @@ class Transactions:
         if not header.is_control:
             return header.is_transactional and self._is_aborted(header)
         self._begin_up_to(header.last_offset)
-        record = next(iterate_records(batch), None)
-        if record is None or record.key is None:
-            return True  # an empty batch that is kept for its producer's epoch
-        _, kind = _MARKER_KEY.unpack_from(record.key)
+        if header.count == 0:
+            return True  # it was kept for its producer's epoch
+        marker = read_marker(batch)
+        if marker is None:
+            return False  # a control record of another kind
         producer_id = header.producer_id
-        if kind == ABORT:
-            ended = self._aborting.pop(producer_id, None)
-            if ended is None or producer_id not in self._seen_aborting:
-                return True
-            self._seen_aborting.discard(producer_id)
-            self.remaining.append(ended)
-            return False
-        if kind == COMMIT:
+        if marker.is_commit:
             was_seen = producer_id in self._seen_committing
             self._seen_committing.discard(producer_id)
             return not was_seen
+        ended = self._aborting.pop(producer_id, None)
+        if ended is None or producer_id not in self._seen_aborting:
+            return True
+        self._seen_aborting.discard(producer_id)
+        self.remaining.append(ended)
         return False
 
     def _is_aborted(self, header: BatchHeader) -> bool:

@@ -126,6 +126,11 @@ class LogModel:
         newest = max(rows, key=lambda row: row.timestamp, default=None)
         return newest and (newest.timestamp, newest.offset)
 
+    @property
+    def has_emptied(self) -> bool:
+        """Whether compaction has left nothing of some batch but, maybe, its header."""
+        return any(not stored.rows for stored in self.batches)
+
     def newest_in(self, first: int, last: int) -> int:
         """The largest timestamp of the offsets in between."""
         return max((row.timestamp for row in self._timed_rows() if first <= row.offset < last), default=-1)

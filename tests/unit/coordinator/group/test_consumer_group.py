@@ -44,16 +44,16 @@ def test_members_of_the_classic_protocol_are_counted_as_they_come_change_and_go(
     subscribe(group, "m", "a", classic=classic)
     subscribe(group, "n", "a", classic=classic)
     subscribe(group, "n", "b", classic=classic)
-    assert (group.classic_count, group.copy().classic_count) == (2, 2)
+    assert (group.classic_count, group.draft().classic_count) == (2, 2)
     subscribe(group, "m", "a")
     assert group.classic_count == 1
     group.take(MemberForgotten("g", "n"))
     assert group.classic_count == 0
 
 
-def test_a_copy_counts_for_itself() -> None:
+def test_a_draft_counts_for_itself() -> None:
     group = ConsumerGroup("g")
     subscribe(group, "m", "a")
-    other = group.copy()
+    other = group.draft()
     subscribe(other, "m", "b")
     assert (set(group.subscribed_topics()), set(other.subscribed_topics())) == ({"a"}, {"b"})

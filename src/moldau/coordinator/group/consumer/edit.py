@@ -1,7 +1,7 @@
 """A decision on a consumer group in the making: what one step records, the next one sees.
 
-The group itself changes only when the records are applied; until then the steps work on a copy, made when there is
-something to record. Most heartbeats record nothing.
+The group itself changes only when the records are applied; until then the steps work on a draft of it, made when there
+is something to record. Most heartbeats record nothing.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from moldau.coordinator.group.draft import Draft
 
 
 class Edit:
-    __slots__ = ("_is_copy", "draft", "group", "original")
+    __slots__ = ("_is_draft", "draft", "group", "original")
 
     def __init__(self, group: ConsumerGroup, draft: Draft) -> None:
         self.group = group
         """As it will be."""
         self.original = group
         self.draft = draft
-        self._is_copy = False
+        self._is_draft = False
 
     def record(self, record: ConsumerRecord) -> None:
-        if not self._is_copy:
-            self.group = self.group.copy()
-            self._is_copy = True
+        if not self._is_draft:
+            self.group = self.group.draft()
+            self._is_draft = True
         self.group.take(record)
         self.draft.record(record)

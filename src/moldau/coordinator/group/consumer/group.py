@@ -11,7 +11,7 @@ was asked to give up, goes to nobody else.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, MutableMapping
 from enum import Enum
 from uuid import UUID
 
@@ -19,6 +19,7 @@ from moldau.base.errors import ErrorCode, KafkaError
 from moldau.coordinator.group.consumer import records
 from moldau.coordinator.group.consumer.embedded import CONSUMER
 from moldau.coordinator.group.consumer.member import ConsumerMember
+from moldau.coordinator.group.consumer.overlay import Overlay
 from moldau.coordinator.group.consumer.records import ConsumerRecord, RegexRecorded, Target
 from moldau.coordinator.group.messages import Commit, Listed
 from moldau.coordinator.group.offsets import Committed
@@ -43,30 +44,30 @@ class ConsumerGroup:
         self.metadata_hash = 0
         self.assignment_epoch = 0
         self.assignment_timestamp_ms = 0
-        self.members: dict[str, ConsumerMember] = {}
-        self.static_members: dict[str, str] = {}  # instance id -> member id
-        self.targets: dict[str, Target] = {}
-        self.regexes: dict[str, RegexRecorded] = {}
+        self.members: MutableMapping[str, ConsumerMember] = {}
+        self.static_members: MutableMapping[str, str] = {}  # instance id -> member id
+        self.targets: MutableMapping[str, Target] = {}
+        self.regexes: MutableMapping[str, RegexRecorded] = {}
         self.has_partition_metadata = False
         """A record is there that Kafka wrote before 4.1."""
         self.is_outdated = True
         """What is known of the subscribed topics may have changed. After a fail-over it may, too."""
-        self._holders: dict[tuple[UUID, int], str] = {}
+        self._holders: MutableMapping[tuple[UUID, int], str] = {}
         self.classic_count = 0
         """Members that speak the classic protocol."""
         self._topic_readers: Counter[str] = Counter()  # of those who name them
         self._regex_readers: Counter[str] = Counter()
 
-    def copy(self) -> ConsumerGroup:
-        """For a decision that has several steps: members and targets are values, only their tables are copied."""
+    def draft(self) -> ConsumerGroup:
+        """The group as a decision of several steps sees it: what they record is in it, and not in this one."""
         other = ConsumerGroup(self.group_id)
         other.epoch, other.metadata_hash = self.epoch, self.metadata_hash
         other.assignment_epoch = self.assignment_epoch
         other.assignment_timestamp_ms = self.assignment_timestamp_ms
-        other.members, other.static_members = dict(self.members), dict(self.static_members)
-        other.targets, other.regexes = dict(self.targets), dict(self.regexes)
+        other.members, other.static_members = Overlay(self.members), Overlay(self.static_members)
+        other.targets, other.regexes = Overlay(self.targets), Overlay(self.regexes)
         other.has_partition_metadata, other.is_outdated = self.has_partition_metadata, self.is_outdated
-        other._holders, other.classic_count = dict(self._holders), self.classic_count
+        other._holders, other.classic_count = Overlay(self._holders), self.classic_count
         other._topic_readers, other._regex_readers = self._topic_readers.copy(), self._regex_readers.copy()
         return other
 

@@ -83,7 +83,7 @@ def book(database: sqlite3.Connection, order: Message) -> None:
     database.execute(ADD, (item, int(pieces)))
     moved = database.execute(MOVE, (order.offset() + 1, order.partition(), order.offset()))
     if moved.rowcount != 1:
-        raise SystemExit("another copy of this program works on the same file")
+        raise SystemExit("booked before: by another copy of this program, or from another broker")
     print(f"booking {order.value().decode()}", flush=True)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from cluster.support import create_topic, wait_until
 from moldau.bench.server import Server
@@ -68,7 +68,7 @@ class Running:
             assert met or not self.has_ended, f"{self.command} ended too early: {self.errors()}"
             return met
 
-        wait_until(is_met, TIMEOUT_S, f"{self.command}: {what}; it printed {self.lines[-3:]}")
+        wait_until(is_met, TIMEOUT_S, f"{self.command}: {what}")
 
     def wait_orders(self, count: int) -> None:
         self.wait_until(lambda: len(self.orders) >= count, f"{count} orders")
@@ -154,6 +154,7 @@ class Stage:
                     message = consumer.poll(TIMEOUT_S)
                     assert message is not None, "the end of the partition does not come"
                     if message.error() is not None:
+                        assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
                         break
                     found[partition, message.offset()] = message.value().decode()
         return found

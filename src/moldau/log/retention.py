@@ -84,14 +84,11 @@ def _candidates(segments: Segments, next_offset: int) -> Iterator[Candidate]:
 def remove_files(disk: Disk, folder: str, found: Sequence[str]) -> None:
     """Files that are no longer part of a log. What cannot be removed goes at the next start.
 
-    They are emptied first: a descriptor that someone still holds must not keep their room on the disk.
+    They are not emptied: a slow reader may be in the middle of one, and other names may be linked to it.
     """
     for name in found:
         path = f"{folder}/{name}"
         try:
-            file = disk.open(path)
-            file.truncate(0)
-            file.close()
             disk.remove(path)
         except FileNotFoundError:
             continue

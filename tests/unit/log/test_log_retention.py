@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import uuid
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,9 @@ from moldau.base.errors import ErrorCode, KafkaError
 from moldau.log.checkpoints import read_epochs, read_offsets
 from moldau.log.index import read_waiting
 from moldau.log.log import Log
-from moldau.log.retention import Candidate, Limits, start_after_retention
+from moldau.log.retention import Candidate, Limits, remove_files, start_after_retention
+from moldau.runtime.real.disk import RealDisk
+from moldau.runtime.real.features import Features
 
 LOG_FOLDER = f"{FOLDER}/{PARTITION}"
 DAY_MS = 86_400_000
@@ -213,6 +216,20 @@ async def test_files_wait_under_another_name_for_their_removal_and_are_read_on_m
     assert data_of(being_sent) == before
     await world.tasks.advance(1)
     assert names_on_disk(world, ".deleted") == []
+
+
+def test_a_removed_file_keeps_its_content_under_another_name_and_for_who_has_it_open(tmp_path: Path) -> None:
+    """`moldau import --link` shares closed segments with Kafka's folder, and backups are made of links."""
+    disk = RealDisk(Features.detect())
+    removed, shared = tmp_path / "removed.log.deleted", tmp_path / "shared.log"
+    removed.write_bytes(b"records")
+    shared.hardlink_to(removed)
+    held = disk.open(str(removed))
+    assert held.pread(3, 0) == b"rec"
+    remove_files(disk, str(tmp_path), [removed.name, "never-there.deleted"])
+    assert not removed.exists()
+    assert shared.read_bytes() == b"records"
+    assert held.pread(7, 0) == b"records"
 
 
 async def test_files_that_still_waited_at_a_crash_go_at_the_start() -> None:

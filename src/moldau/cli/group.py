@@ -18,6 +18,15 @@ from moldau.cli.options import Target, cluster_options, json_option
 from moldau.cli.outcomes import Outcome, report
 from moldau.cli.output import Column, bold, count_of, dim, note, print_json, print_table, say
 
+PARTITION_COLUMNS = [
+    Column("topic"),
+    Column("partition", right=True),
+    Column("offset", right=True),
+    Column("next offset", right=True),
+    Column("lag", right=True),
+    Column("client"),
+    Column("member", style="dim"),
+]
 NAMES: dict[str, Any] = {"nargs": -1, "required": True, "metavar": "GROUP...", "shell_complete": group_names}
 
 
@@ -87,22 +96,13 @@ def print_group(view: GroupView) -> None:
         facts.append(f"assignor {view.assignor}")
     facts.append(f"coordinator {view.coordinator}")
     say(f"{bold(view.name)}  {', '.join(facts)}  {dim(f'lag {view.lag:,}')}")
-    if not view.partitions:
+    if view.partitions:
+        print_table(PARTITION_COLUMNS, [partition_row(partition) for partition in view.partitions])
+    else:
         note("No offsets are committed, and no partitions are assigned.")
-        return
-    columns = [
-        Column("topic"),
-        Column("partition", right=True),
-        Column("offset", right=True),
-        Column("next offset", right=True),
-        Column("lag", right=True),
-        Column("client"),
-        Column("member", style="dim"),
-    ]
-    print_table(columns, [partition_row(partition) for partition in view.partitions])
-    idle = [member for member in view.members if not member.partitions]
-    for member in idle:
-        say(dim(f"{member.client_id} ({member.host}) has no partition"))
+    for member in view.members:
+        if not member.partitions:
+            say(dim(f"{member.client_id} ({member.host}) has no partition"))
 
 
 def partition_row(partition: PartitionView) -> list[str]:

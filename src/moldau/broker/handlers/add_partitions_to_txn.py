@@ -1,7 +1,8 @@
 """AddPartitionsToTxn (24): partitions become part of a transaction before anything is written to them.
 
 Up to version 3 from a producer, for its one transaction; from version 4 on from brokers, for several, to add or only to
-verify (KIP-890). One partition that does not exist spoils the request: then none is added.
+verify (KIP-890). One partition that does not exist, or is not a producer's to write to, spoils the request: then none
+is added.
 
 Deviation: a list of no transactions is answered with no results. Apache Kafka 4.3 never answers it, nor anything that
 comes after it on the connection.
@@ -17,6 +18,7 @@ from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.coordinator.transaction.messages import Add
 from moldau.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
+from moldau.metadata.image import INTERNAL_TOPICS
 
 API_KEY = 24
 VERSIONS = (0, 5)
@@ -80,14 +82,9 @@ def _add(transactional_id: str, producer_id: int, epoch: int, topics: Iterable[A
 
 async def _outcomes(broker: Any, version: int, wanted: Wanted) -> Outcomes:
     add = wanted.add
-    missing = [place for place in add.partitions if not _exists(broker, place)]
-    if missing:
-        return {
-            place: ErrorCode.unknown_topic_or_partition
-            if place in missing
-            else ErrorCode.operation_not_attempted
-            for place in add.partitions
-        }
+    refused = {place: error for place in add.partitions if (error := _refusal(broker, version, place))}
+    if refused:
+        return {place: refused.get(place, ErrorCode.operation_not_attempted) for place in add.partitions}
     if not add.transactional_id:
         return dict.fromkeys(add.partitions, ErrorCode.invalid_request)
     transactions = broker.coordinators.transactions
@@ -106,9 +103,12 @@ async def _outcomes(broker: Any, version: int, wanted: Wanted) -> Outcomes:
     return dict.fromkeys(add.partitions, error)
 
 
-def _exists(broker: Any, place: TopicPartition) -> bool:
+def _refusal(broker: Any, version: int, place: TopicPartition) -> ErrorCode:
+    if version < BATCHED_SINCE_VERSION and place.topic in INTERNAL_TOPICS:
+        return ErrorCode.topic_authorization_failed  # a producer has no business there
     topic = broker.image.topics.get(place.topic)
-    return topic is not None and 0 <= place.partition < len(topic.partitions)
+    is_there = topic is not None and 0 <= place.partition < len(topic.partitions)
+    return ErrorCode.none if is_there else ErrorCode.unknown_topic_or_partition
 
 
 def _by_topic(outcomes: Outcomes) -> tuple[object, ...]:

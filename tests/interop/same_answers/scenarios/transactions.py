@@ -241,6 +241,9 @@ def add_partitions(talk: Conversation) -> None:
         tx.describe("more")
         tx.add("no such partition", (topic, [2, 7]))
         tx.add("no such topic", (topic, [2]), (missing, [0]))
+        if talk.version < 4:  # later ones are sent by brokers
+            tx.add("a coordinator's own topic", (topic, [2]), ("__consumer_offsets", [0]))
+            tx.add("the other coordinator's", ("__transaction_state", [0]))
         tx.add("another producer", (topic, [0]), producer_id=10_000_000)
         tx.add("an older epoch", (topic, [0]), producer_epoch=-1)
         tx.add("a later epoch", (topic, [0]), producer_epoch=99)

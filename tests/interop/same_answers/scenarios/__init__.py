@@ -6,6 +6,7 @@ from . import (
     cluster,
     configs,
     consumer_groups,
+    consumers_at_random,
     delete_records,
     fetch,
     group_offsets,
@@ -25,6 +26,7 @@ __all__ = [
     "cluster",
     "configs",
     "consumer_groups",
+    "consumers_at_random",
     "delete_records",
     "fetch",
     "group_offsets",
@@ -45,5 +47,6 @@ SETTINGS = {
     "transaction.state.log.num.partitions": 1,
     "group.coordinator.rebalance.protocols": "classic,consumer",
     "group.initial.rebalance.delay.ms": 0,
+    "group.consumer.assignment.interval.ms": 0,
 }
 """What both brokers are started with."""

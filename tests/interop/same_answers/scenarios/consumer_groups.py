@@ -12,9 +12,9 @@ from .groups import Member, members
 
 BEAT, DESCRIBE, COMMIT, FETCH = 1, 1, 9, 9
 """The versions in which other scenarios ask."""
-ASSIGNMENT_INTERVAL_S = 1.1
-"""A new target is computed at most once in a second."""
 HEARSAY_S = 0.5
+EXPRESSION_S = 1.0
+"""Kafka finds the topics of an expression in the background."""
 
 
 class Consumer:
@@ -95,10 +95,6 @@ def describe(talk: Conversation, case: str, *groups: str, asked: bool = False) -
     )
 
 
-def settle() -> None:
-    time.sleep(ASSIGNMENT_INTERVAL_S)
-
-
 def topic_of(talk: Conversation, label: str, partitions: int = 1) -> str:
     """Kafka's coordinator hears of a new topic a little after its clients."""
     name = talk.topic(label, partitions)
@@ -146,7 +142,6 @@ def heartbeat_hand_over(talk: Conversation) -> None:
     one.join("alone", [topic])
     one.beat("again")
     describe(talk, "alone", one.group)
-    settle()
     two.join("second", [topic])
     describe(talk, "two", one.group)
     one.beat("told to revoke")
@@ -159,14 +154,12 @@ def heartbeat_hand_over(talk: Conversation) -> None:
     one.beat("after that")
     two.beat("gets the rest")
     describe(talk, "stable", one.group)
-    settle()
     two.beat("reads another", subscribed_topic_names=[other])
     describe(talk, "reads another", one.group)
     one.beat("gets back")
     two.beat("has given", topic_partitions=[])
     one.beat("gets back more")
     describe(talk, "after that", one.group)
-    settle()
     two.leave("leaves")
     one.beat("alone again")
     describe(talk, "alone again", one.group)
@@ -187,7 +180,6 @@ def heartbeat_range(talk: Conversation) -> None:
     one.join("first", [topic, other], server_assignor="range")
     two.join("second", [topic], server_assignor="range")
     three.join("third", [other, topic], server_assignor="range")
-    settle()
     three.beat("computed")
     describe(talk, "three", group)
 
@@ -198,16 +190,13 @@ def heartbeat_topics(talk: Conversation) -> None:
     one = Consumer(talk, talk.name("g"), "one")
     one.join("one that is not there", [topic, missing])
     one.beat("nothing new")
-    settle()
     more = {"name": topic, "count": 4, "assignments": None}
     talk.pair.ask("CreatePartitions", 3, {"topics": [more], "timeout": 10_000, "validate_only": False})
     talk.learn(topic, 4)
     time.sleep(HEARSAY_S)
     one.beat("more partitions")
-    settle()
     topic_of(talk, "later", 1)
     one.beat("the missing one is there")
-    settle()
     talk.pair.ask("DeleteTopics", 6, {"topics": [{"name": missing, "topic_id": None}], "timeout": 10_000})
     time.sleep(HEARSAY_S)
     one.beat("one was deleted")
@@ -225,15 +214,13 @@ def heartbeat_expression(talk: Conversation) -> None:
     values |= {"subscribed_topic_regex": expression, "subscribed_topic_names": None, "topic_partitions": []}
     answers = talk.pair.ask("ConsumerGroupHeartbeat", 1, values)
     one.epoch = answers.map(lambda answer: answer.member_epoch)
-    settle()
+    time.sleep(EXPRESSION_S)
     again = {"group_id": one.group, "member_id": one.id, "member_epoch": one.epoch}
     answers = talk.pair.ask("ConsumerGroupHeartbeat", 1, again)
     one.epoch = answers.map(lambda answer: answer.member_epoch)
     describe(talk, "found", one.group)
-    settle()
     one.beat("by name as well", subscribed_topic_names=[first])
     one.beat("by name only", subscribed_topic_regex="")
-    settle()
     one.owns("has given up the other", first, 0, 1)
     describe(talk, "after all of it", one.group)
 
@@ -310,7 +297,6 @@ def offsets_by_epoch(talk: Conversation) -> None:
     fetch("newer", 3)
     fetch("nobody", 2, "nobody")
     fetch("no member", -1, None)
-    settle()
     two.join("second", [topic])
     one.owns("gives up", topic, 0)
     commit("with the epoch before", 2)
@@ -329,13 +315,12 @@ def offsets_by_epoch(talk: Conversation) -> None:
 @scenario("ConsumerGroupDescribe", "both protocols", versions=(1,))
 def both_protocols(talk: Conversation) -> None:
     topic, group = topic_of(talk, "t", 2), talk.name("g")
-    subscribed = {"name": "range", "metadata": _subscription(topic)}
+    subscribed = {"name": "range", "metadata": subscription(topic)}
     one = Consumer(talk, group, "one")
     one.join("joined", [topic])
     with members(talk, group, 1) as (classic,):
         classic.join("another type", protocol_type="connect")
         classic.join("garbage", [{"name": "range", "metadata": b"\x00"}])
-        settle()
         classic.enter("classic", [subscribed])
         describe(talk, "a classic member", group)
         classic.heartbeat("waits")
@@ -346,7 +331,6 @@ def both_protocols(talk: Conversation) -> None:
         classic.enter("again", [subscribed])
         classic.sync("its own")
         describe(talk, "stable", group)
-        settle()
         one.leave("the last consumer")
         time.sleep(HEARSAY_S)
         describe(talk, "downgraded", group)
@@ -354,17 +338,20 @@ def both_protocols(talk: Conversation) -> None:
         classic.enter("alone", [subscribed])
         classic.sync("alone", [(classic.id, _assignment(topic, 0))])  # else it is chance who gets which
         classic.describe("stable")
-        settle()
         two = Consumer(talk, group, "two")
         two.join("upgraded", [topic])
         describe(talk, "upgraded", group)
         classic.heartbeat("in the upgraded group")
 
 
-def _subscription(topic: str) -> bytes:
-    name = topic.encode()
-    head = b"\x00\x01\x00\x00\x00\x01" + len(name).to_bytes(2, "big") + name
-    return head + b"\xff\xff\xff\xff\x00\x00\x00\x00"
+def subscription(topic: str, *owned: int) -> bytes:
+    """What a cooperative consumer of a topic sends."""
+    name = len(topic.encode()).to_bytes(2, "big") + topic.encode()
+    head = b"\x00\x01\x00\x00\x00\x01" + name + b"\xff\xff\xff\xff"
+    if not owned:
+        return head + b"\x00\x00\x00\x00"
+    numbers = b"".join(one.to_bytes(4, "big") for one in owned)
+    return head + b"\x00\x00\x00\x01" + name + len(owned).to_bytes(4, "big") + numbers
 
 
 def _assignment(topic: str, partition: int) -> bytes:

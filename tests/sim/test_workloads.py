@@ -25,14 +25,15 @@ MORE_SEEDS = range(7, 27)
 PLANT_SEEDS = range(1, 13)
 FOUND_WITH = {
     "bad-batch-taken": 6,
+    "a-silent-member-stays": 2,
     "decided-ends-forgotten": 2,
     "leader-epoch-goes-on-after-a-crash": 4,
-    "member-epoch-not-checked": 3,
+    "member-epoch-not-checked": 5,
     "offsets-not-verified": 2,
     "retries-forgotten-at-restart": 5,
     "taken-to-be-given-up": 3,
     "torn-tail-kept": 9,
-    "unstable-offsets-told": 7,
+    "unstable-offsets-told": 3,
     "visible-before-flushed": 3,
 }
 """Seeds to begin with where the first ones do not find a bug."""

@@ -154,7 +154,8 @@ class GroupCopier(Copier):
     It dawdles often, so that its partitions go to others while its transaction is open.
     """
 
-    DAWDLES_MAX = 0.4
+    DAWDLES_MAX = 0.5
+    DAWDLES_FOR = (0.4, 1.1)
 
     def __init__(
         self,

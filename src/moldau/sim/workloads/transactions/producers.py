@@ -60,6 +60,8 @@ class TransactionalProducer:
     """One instance. `places` are the partitions that it writes to."""
 
     DAWDLES_MAX = 0.15
+    DAWDLES_FOR = (0.3, 2.0)
+    """Of its time-out."""
 
     def __init__(
         self,
@@ -149,7 +151,7 @@ class TransactionalProducer:
             await self.fill(attempt)
             if self.random.chance(self._dawdles):
                 self.client.count("dawdled")
-                await self.sleep(0.3 * self._timeout_ms / 1000, 2.0 * self._timeout_ms / 1000)
+                await self.sleep(*(part * self._timeout_ms / 1000 for part in self.DAWDLES_FOR))
             is_commit = not self.random.chance(self._abort_rate)
         except NothingToDo:
             return

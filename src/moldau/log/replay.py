@@ -14,13 +14,14 @@ logger = logging.getLogger(__name__)
 
 
 def replay(segments: Iterable[Segment], start: int, stop: int, producers: Producers) -> None:
-    """Take in the batches of some segments that begin in [start, stop). Blocks. Damage is passed over, and told."""
+    """Take in the batches of some segments with offsets from one on that begin before another. Blocks. Damage is passed
+    over, and told."""
     for segment in segments:
         try:
             for batch in headers(segment.log, 0, segment.size, read_waiting):
                 if batch.header.base_offset >= stop:
                     return
-                if batch.header.base_offset >= start:
+                if batch.header.next_offset > start:
                     producers.add_batch(segment.log, batch, read_waiting)
         except DamagedSegment as damage:
             logger.error("producers' state may be incomplete: %s", damage)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from log_world import NOW_MS, World, append, batch
 
 from moldau.base.errors import ErrorCode
 from moldau.log.producers import VERIFYING_MAX, BatchSeen, OutOfSequence, Producers
@@ -115,3 +116,29 @@ def test_a_retry_is_recognised_by_its_whole_range() -> None:
     log.send(1, 0, 0, count=4)
     with pytest.raises(OutOfSequence):
         log.producers.check(1, 0, 0, 1)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+async def test_a_batch_in_the_middle_of_which_the_log_begins_is_known_after_a_restart(clean: bool) -> None:
+    """From a snapshot before it, or from the batches alone."""
+    for has_snapshot in (True, False):
+        world = World()
+        log = await world.new_log()
+        producer = {"producer_id": 5, "producer_epoch": 0}
+        append(log, batch(b"a", b"b", base_sequence=0, **producer))
+        log.roll(NOW_MS)
+        sent = batch(b"c", b"d", b"e", base_sequence=2, **producer)
+        append(log, sent)
+        log.delete_records_before(3)
+        log.roll(NOW_MS)
+        await log.flush()
+        await world.manager.write_checkpoints()
+        if clean:
+            await world.manager.close()
+        gone = (".snapshot",) if not has_snapshot else (f"{5:020d}.snapshot",)
+        for path in [path for path in world.disk.files if path.endswith(gone)]:
+            world.disk.remove(path)
+        log = await world.reopen(clean=False) if not clean else (await world.open()).logs[log.topic_partition]
+        again = append(log, sent)
+        assert (again.duplicate, again.base_offset) == (True, 2)
+        world.manager.release()

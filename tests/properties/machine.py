@@ -344,11 +344,22 @@ class LogAgainstList(RuleBasedStateMachine):
         if offset < model.compacted_to:  # the batch that reached over it may be gone
             assert self.log.next_offset in (end, offset)
             end = self.log.next_offset
+            model.cut_off(end)
+            self.learn_what_is_left()
         model.cut_off(end)
         model.start_durable, model.durable = model.start, end
         if not any(stored.last_offset >= model.start for stored in model.batches) and end == model.start:
             self.forget_what_is_gone()
         model.opened_anew(self.log.segments.first_base_offset)
+
+    def learn_what_is_left(self) -> None:
+        """After a cut into what was compacted, which no follower makes that was in sync: batches that are gone are
+        not there to learn producers from, and a log of which nothing is left begins at its end."""
+        model = self.model
+        model.forget_compacted({entry.producer_id: entry.last_offset for entry in self.log.producers()})
+        if not model.rows:
+            assert self.log.log_start_offset in (model.start, model.end)
+            model.start = self.log.log_start_offset
 
     def forget_what_is_gone(self) -> None:
         self.model.forgotten.update(self.model.producer_ids())
@@ -463,7 +474,7 @@ class LogAgainstList(RuleBasedStateMachine):
         for producer_id in self.model.producer_ids():
             last = self.model.of_producer(producer_id)[-1]
             entry = known.get(producer_id)
-            if entry is None:
+            if entry is None or not entry.batches:  # or only a marker is left
                 assert not self.model.is_sure_of(producer_id), producer_id
                 continue
             assert last.sequence is not None

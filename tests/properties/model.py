@@ -197,6 +197,16 @@ class LogModel:
             if row.value is None and row.offset < to:
                 self.tombstones.setdefault(row, now_ms)
 
+    def forget_compacted(self, known: dict[int, int]) -> None:
+        """Batches of which nothing is left may be gone, and nobody knows of their producers' sequences then; `known`
+        are the last offsets of those that are known."""
+        self.batches = [
+            replace(stored, sequence=None)
+            if stored.sequence and not stored.rows and stored.last_offset > known.get(stored.sequence[0], -1)
+            else stored
+            for stored in self.batches
+        ]
+
     def opened_anew(self, first_offset: int) -> None:
         """What lies below the first segment is not there to learn producers from."""
         for producer_id in self.producer_ids():

@@ -49,6 +49,7 @@ def confluent(settings: dict[str, Any], stop: Stop) -> None:
         "session.timeout.ms": SESSION_MS,
         "heartbeat.interval.ms": 300,
         "partition.assignment.strategy": settings["assignor"],
+        "topic.metadata.refresh.interval.ms": 2000,  # new partitions are found soon
         "log_level": 0,
     }
     if settings["instance"]:

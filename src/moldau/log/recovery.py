@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from moldau.log import names
+from moldau.log.checkpoints import write_epochs
 from moldau.log.disk_errors import is_no_room
 from moldau.log.epochs import LeaderEpochs
 from moldau.log.found_files import FoundFiles
@@ -279,18 +280,33 @@ def _recover(disk: Disk, opening: Opening, files: FoundFiles) -> LoadedLog:
     for base_offset in aborted.bases:
         aborted.sync(base_offset)
     disk.sync_folder(opening.folder)
+    has_epochs = _write_epochs(disk, opening, epochs)
     return LoadedLog(
         kept,
         active,
         next_offset,
         log_start_offset,
-        next_offset,
+        next_offset if has_epochs else min(recovery_point, next_offset),
         epochs,
         producers,
         snapshot_offset,
         files.topic_id(),
         aborted.bases,
     )
+
+
+def _write_epochs(disk: Disk, opening: Opening, epochs: LeaderEpochs) -> bool:
+    """Whether what the batches told of epochs is on the disk, so that nobody has to go through them again."""
+    if epochs.changed:
+        try:
+            path = f"{opening.folder}/{names.LEADER_EPOCHS}"
+            disk.write_atomic(path, write_epochs(epochs.entries))
+        except OSError as error:
+            if not is_no_room(error):
+                raise
+            return False  # they are written with the next flush
+        epochs.changed = False
+    return True
 
 
 def _mend_end(disk: Disk, opening: Opening, base_offset: int, end_offset: int) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+
+from log_world import NOW_MS, World, append, batch
+
 from moldau.log.epochs import EpochEnd, LeaderEpochs
 
 UNKNOWN = EpochEnd(-1, -1)
@@ -73,3 +77,38 @@ def test_a_new_start_moves_the_epoch_it_lies_in() -> None:
 def test_the_epoch_of_an_offset() -> None:
     known = epochs((1, 5), (3, 10))
     assert [known.epoch_of(offset) for offset in (0, 5, 9, 10, 50)] == [-1, 1, 1, 3, 3]
+
+
+async def test_epochs_that_a_recovery_has_found_are_not_lost_with_the_next_crash() -> None:
+    """The recovery point is the log's end from then on: the batches are not gone through again."""
+    world = World()
+    log = await world.new_log()
+    append(log, batch(b"a"), epoch=0)
+    await log.flush()
+    world.tasks.held = True  # the checkpoint of the second epoch is never written
+    append(log, batch(b"b"), epoch=1)
+    world.disk.open(f"{log.folder}/{0:020d}.log").sync()
+    log = await world.reopen(clean=False)
+    assert log.epochs.entries == [(0, 0), (1, 1)]
+    await world.manager.write_checkpoints()
+    world.tasks.held = True
+    log.roll(NOW_MS)
+    log = await world.reopen(clean=False)
+    assert log.segments.bases == [0, 2]
+    assert log.epochs.entries == [(0, 0), (1, 1)]
+
+
+async def test_without_room_for_the_epochs_that_it_found_a_recovery_is_not_believed() -> None:
+    world = World()
+    log = await world.new_log()
+    append(log, batch(b"a"), epoch=0)
+    await log.flush()
+    world.tasks.held = True
+    append(log, batch(b"b"), epoch=1)
+    world.disk.open(f"{log.folder}/{0:020d}.log").sync()
+    world.disk.failing["write_atomic", "leader-epoch-checkpoint"] = errno.ENOSPC
+    log = await world.reopen(clean=False)
+    assert (log.next_offset, log.last_flushed_offset) == (2, 0)
+    world.disk.failing.clear()
+    await log.flush()
+    assert log.last_flushed_offset == 2

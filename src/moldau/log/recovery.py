@@ -184,7 +184,7 @@ def _load_clean(disk: Disk, opening: Opening, files: FoundFiles) -> LoadedLog:
     snapshot_offset, entries = files.snapshot(not_above=next_offset)
     producers = Producers(entries)
     if snapshot_offset < next_offset:
-        _replay(disk, opening, files.bases, max(snapshot_offset, log_start_offset), next_offset, producers)
+        _replay(disk, opening, files.bases, snapshot_offset, next_offset, producers)
     return LoadedLog(
         files.bases,
         active,
@@ -214,11 +214,11 @@ def _rebuild_indexes(disk: Disk, opening: Opening, base_offset: int) -> None:
 
 
 def _producers_at(disk: Disk, opening: Opening, files: FoundFiles, base_offset: int) -> tuple[int, Producers]:
-    """The producers before a segment, and the offset of the snapshot that they come from."""
+    """The producers before a segment, and the offset of the snapshot that they come from. Batches behind it count
+    though the log may begin later by now: it knew of them."""
     snapshot_offset, entries = files.snapshot(not_above=base_offset)
     producers = Producers(entries)
-    start = max(snapshot_offset, opening.log_start_offset or 0, files.bases[0])
-    _replay(disk, opening, files.bases, start, base_offset, producers)
+    _replay(disk, opening, files.bases, snapshot_offset, base_offset, producers)
     return snapshot_offset, producers
 
 
@@ -238,9 +238,9 @@ def _segment_of(disk: Disk, opening: Opening, base_offset: int) -> Segment:
 
 
 def _recover(disk: Disk, opening: Opening, files: FoundFiles) -> LoadedLog:
-    epochs = files.epochs()
     recovery_point = opening.recovery_point or 0
     log_start_offset = max(opening.log_start_offset or 0, files.bases[0])
+    epochs = files.epochs(begin_offset=log_start_offset)
     first = max([0, *(i for i, base in enumerate(files.bases) if base <= recovery_point)])
     snapshot_offset, producers = _producers_at(disk, opening, files, files.bases[first])
     for base_offset in files.bases[first:]:

@@ -77,6 +77,7 @@ class LogOnSimulatedDisk(LogAgainstList):
         """Who asked is told; a log whose disk cannot be trusted is offline, and a new start has what was synced."""
         self.place.drive.fail_next(kind, path_contains=path, count=count)  # type: ignore[arg-type]
         self.disturbed(what)
+        self.place.pass_time(0)  # what goes on in the background meets it too
         self.place.drive.forgive()
         if self.log.failure is not None:
             is_cached = kill and kind != "sync"  # a failed sync leaves a page cache that lies

@@ -1,4 +1,7 @@
-"""The coordinator's own assignors, with Kafka's results: `uniform` and `range`.
+"""The coordinator's own assignors, as Kafka's: `uniform` and `range`.
+
+They give the same results, but where members of `uniform` read different topics: who gets an odd partition then may be
+another one than in Kafka.
 
 Both take the members with the topics that each reads and what each had as its target, and give each its partitions.
 `range` lays the partitions of every topic out over its members in their order, so that equal numbers of two topics

@@ -330,6 +330,21 @@ def test_after_a_crash_an_end_that_was_decided_is_carried_out() -> None:
         assert other.end(producer, commit=commit) == producer
 
 
+def test_after_a_crash_the_next_epoch_and_the_next_producer_id_are_those_that_were_promised() -> None:
+    for is_rotated in (False, True):
+        bench = Bench()
+        producer = bench.init()
+        while is_rotated and producer[1] < LAST_USABLE_EPOCH:
+            producer = bench.init(expected=producer)
+        bench.add(producer, A, version=V2)
+        after = bench.end(producer, version=V2)
+        other = bench.after_a_crash()
+        assert other.add(after, B, version=V2) is ErrorCode.concurrent_transactions
+        other.write_markers()
+        assert other.end(producer, version=V2) == after  # a retry, whose first answer was lost
+        assert other.add(after, B, version=V2) is OK
+
+
 def test_markers_of_a_coordinator_before_the_crash_complete_nothing_after_it() -> None:
     bench = Bench()
     producer = bench.init()

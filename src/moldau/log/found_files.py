@@ -110,19 +110,32 @@ class FoundFiles:
             logger.warning("%s/%s: %s", self.folder, names.LEADER_EPOCHS, damage)
             return []
 
-    def epochs(self, end_offset: int | None = None) -> LeaderEpochs:
-        """From the checkpoint; from the batches where there is none, or it speaks of what lies behind the end."""
+    def epochs(self, end_offset: int | None = None, begin_offset: int = 0) -> LeaderEpochs:
+        """From the checkpoint; from the batches where there is none, or it speaks of what lies behind the end.
+
+        So too for what lies before its first entry: of a start that had moved, the epochs may be durable alone.
+        """
         entries = self._epoch_entries()
         if entries and (end_offset is None or entries[-1][1] <= end_offset):
-            return LeaderEpochs(entries)
+            if entries[0][1] <= begin_offset:
+                return LeaderEpochs(entries)
+            epochs = self._epochs_of_batches(entries[0][1])
+            for epoch, start_offset in entries:
+                epochs.assign(epoch, start_offset)
+            return epochs
         if self.bases and self._disk.size(self.path(self.bases[0], names.LOG)):
             logger.warning("%s/%s is made anew from the batches", self.folder, names.LEADER_EPOCHS)
+        return self._epochs_of_batches()
+
+    def _epochs_of_batches(self, below_offset: int | None = None) -> LeaderEpochs:
         epochs = LeaderEpochs()
         for base_offset in self.bases:
             size = self._disk.size(self.path(base_offset, names.LOG))
             segment = Segment(self._disk, self.folder, base_offset, size=size, indexed=False)
             with suppress(DamagedSegment):  # found again, and dealt with, where the batches are checked
                 for batch in headers(segment.log, 0, size, read_waiting):
+                    if below_offset is not None and batch.header.base_offset >= below_offset:
+                        return epochs
                     if batch.header.leader_epoch > epochs.latest:
                         epochs.assign(batch.header.leader_epoch, batch.header.base_offset)
         return epochs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 
+import pytest
 from log_world import NOW_MS, World, append, batch
 
 from moldau.log.epochs import EpochEnd, LeaderEpochs
@@ -112,3 +113,17 @@ async def test_without_room_for_the_epochs_that_it_found_a_recovery_is_not_belie
     world.disk.failing.clear()
     await log.flush()
     assert log.last_flushed_offset == 2
+
+
+@pytest.mark.parametrize("trimmed_to", [1, 2, 3])
+async def test_epochs_come_back_with_a_start_that_was_not_checkpointed(trimmed_to: int) -> None:
+    world = World()
+    log = await world.new_log()
+    await world.manager.write_checkpoints()
+    for epoch in range(3):
+        append(log, batch(b"a"), epoch=epoch)
+    log.delete_records_before(trimmed_to)
+    await log.flush()
+    log = await world.reopen(clean=False)
+    assert log.log_start_offset == 0
+    assert [log.epochs.epoch_of(offset) for offset in range(3)] == [0, 1, 2]

@@ -144,7 +144,7 @@ async def test_of_the_segment_before_the_recovery_point_only_the_end_is_read(
 ) -> None:
     world = small_segments()
     log = await filled(world, 40, flush=True)
-    append(log, batch(b"x" * 100))
+    append(log, batch(b"x" * 100), epoch=2)
     await settle()
     assert log.last_flushed_offset == 40 == log.segments.active.base_offset
     await world.manager.write_checkpoints()

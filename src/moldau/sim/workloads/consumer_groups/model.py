@@ -29,6 +29,8 @@ class Belief:
     """Until when the coordinator may not take it for gone."""
     owned: dict[TopicPartition, int] = field(default_factory=dict)
     """With the epoch in which it was given each, counted on where a group begins anew."""
+    heard_s: dict[TopicPartition, float] = field(default_factory=dict)
+    """When it heard of each."""
 
 
 class ConsumerGroupModel:
@@ -70,6 +72,7 @@ class ConsumerGroupModel:
             if place not in belief.owned:
                 self._check_released(belief, epoch, place)
                 belief.owned[place] = epoch
+                belief.heard_s[place] = self._clock()
                 if epoch > self._latest.get(place, (-1, ""))[0]:
                     self._latest[place] = (epoch, belief.name)
 
@@ -85,7 +88,7 @@ class ConsumerGroupModel:
 
     def on_given_up(self, belief: Belief, places: Iterable[TopicPartition]) -> None:
         for place in list(places):
-            del belief.owned[place]
+            del belief.owned[place], belief.heard_s[place]
 
     def _check_one_owner(self, belief: Belief, epoch: int, place: TopicPartition) -> None:
         owner = self._owners.setdefault((epoch, place), belief.name)
@@ -93,14 +96,20 @@ class ConsumerGroupModel:
             self._fail(place, f"one owner in epoch {epoch}, which is {owner}", f"{belief.name} has it too")
 
     def _check_released(self, belief: Belief, epoch: int, place: TopicPartition) -> None:
+        """Answers may be late: who has the lower epoch had the partition first."""
         now_s = self._clock()
         for other in self._beliefs:
-            if other is not belief and place in other.owned and now_s < other.safe_s:
-                since = other.owned[place]
+            since = other.owned.get(place)
+            if other is belief or since is None:
+                continue
+            first, second, second_s = other, belief, now_s
+            if epoch < since:
+                first, second, second_s = belief, other, other.heard_s[place]
+            if second_s < first.safe_s:
                 self._fail(
                     place,
-                    f"{other.name}, which has it since epoch {since}, to keep it until {other.safe_s:.3f}",
-                    f"{belief.name} was given it in epoch {epoch}",
+                    f"{first.name}, which has it since epoch {min(epoch, since)}, to keep it until {first.safe_s:.3f}",
+                    f"{second.name} was given it in epoch {max(epoch, since)}",
                 )
 
     # ---- commits --------------------------------------------------------------------------------------------

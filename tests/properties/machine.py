@@ -303,7 +303,7 @@ class LogAgainstList(RuleBasedStateMachine):
             self.run(self.place.cleaner.clean(self.log))
             assert self.place.cleaner.counts.failures == failures, self.place.cleaner.uncleanable
             self.after_compaction(before, dirty_from)
-            check_unique(self.model.rows, self.model.compacted_to)
+            check_unique(self.model.rows, dirty_from)
 
     def before_compaction(self) -> tuple[list[Row], int]:
         """The start is checkpointed then, so what lies before it is gone."""
@@ -331,37 +331,27 @@ class LogAgainstList(RuleBasedStateMachine):
     @rule(share=SHARES)
     def truncate(self, share: float) -> None:
         """A follower's log is cut off where its leader's history is another one."""
-        offset = self.offset_at(share)
+        offset = self.cut_at(share)
         self.run(self.log.truncate_to(offset, self.place.manager.write_checkpoints_of))
         self.note_truncated(offset)
 
     def offset_at(self, share: float) -> int:
         return self.model.start + round(share * (self.model.end - self.model.start))
 
+    def cut_at(self, share: float) -> int:
+        """Below what was committed when the log was compacted nobody's history is another one."""
+        return max(self.offset_at(share), self.model.committed_to)
+
     def note_truncated(self, offset: int) -> None:
         model = self.model
         if offset >= model.end:
             return
         end = max(model.start, model.end_at(offset))
-        if offset < model.compacted_to:  # the batch that reached over it may be gone
-            assert self.log.next_offset in (end, offset)
-            end = self.log.next_offset
-            model.cut_off(end)
-            self.learn_what_is_left()
         model.cut_off(end)
         model.start_durable, model.durable = model.start, end
         if not any(stored.last_offset >= model.start for stored in model.batches) and end == model.start:
             self.forget_what_is_gone()
         model.opened_anew(self.log.segments.first_base_offset)
-
-    def learn_what_is_left(self) -> None:
-        """After a cut into what was compacted, which no follower makes that was in sync: batches that are gone are
-        not there to learn producers from, and a log of which nothing is left begins at its end."""
-        model = self.model
-        model.forget_compacted({entry.producer_id: entry.last_offset for entry in self.log.producers()})
-        if not model.rows:
-            assert self.log.log_start_offset in (model.start, model.end)
-            model.start = self.log.log_start_offset
 
     def forget_what_is_gone(self) -> None:
         self.model.forgotten.update(self.model.producer_ids())

@@ -73,6 +73,8 @@ class LogModel:
     durable: int = 0
     """Everything below was acknowledged after a sync."""
     compacted_to: int = 0
+    committed_to: int = 0
+    """Where the log ended when it was compacted: what is compacted, and decided transactions, are on all replicas."""
     tombstones: dict[Row, int] = field(default_factory=dict)
     """Those that a compaction has seen, and when the first one did."""
     forgotten: set[int] = field(default_factory=set)
@@ -176,14 +178,12 @@ class LogModel:
         self.batches = [stored for stored in self.batches if stored.last_offset < end]
         self.end = end
         self.durable = min(self.durable, end)
-        self.compacted_to = min(self.compacted_to, end)
-        self.compacted_to = min(self.compacted_to, end)
+        self.compacted_to, self.committed_to = min(self.compacted_to, end), min(self.committed_to, end)
 
     def begin_anew(self, offset: int) -> None:
         self.batches.clear()
         self.start = self.start_durable = self.end = self.durable = offset
-        self.compacted_to = 0
-        self.compacted_to = min(self.compacted_to, offset)
+        self.compacted_to = self.committed_to = 0
 
     def compacted(self, rows: list[Row], to: int, now_ms: int) -> None:
         """Only these records are left, of those that readers may see."""
@@ -192,20 +192,10 @@ class LogModel:
             replace(stored, rows=tuple(r for r in stored.rows if r.offset < self.start or r in left))
             for stored in self.batches
         ]
-        self.compacted_to = max(self.compacted_to, to)
+        self.compacted_to, self.committed_to = max(self.compacted_to, to), self.end
         for row in rows:
             if row.value is None and row.offset < to:
                 self.tombstones.setdefault(row, now_ms)
-
-    def forget_compacted(self, known: dict[int, int]) -> None:
-        """Batches of which nothing is left may be gone, and nobody knows of their producers' sequences then; `known`
-        are the last offsets of those that are known."""
-        self.batches = [
-            replace(stored, sequence=None)
-            if stored.sequence and not stored.rows and stored.last_offset > known.get(stored.sequence[0], -1)
-            else stored
-            for stored in self.batches
-        ]
 
     def opened_anew(self, first_offset: int) -> None:
         """What lies below the first segment is not there to learn producers from."""
@@ -219,9 +209,9 @@ class LogModel:
         """Where the log may end: after any batch, but not before what is durable."""
         lowest = self.durable if lowest is None else lowest
         ends = {0, self.end, *(stored.next_offset for stored in self.batches)}
-        return {end for end in ends if lowest <= end <= self.end and end >= self.start_durable} | (
-            {self.start_durable} if lowest <= self.start_durable else set()
-        )
+        # Where all that was written behind its start is lost, it begins anew there.
+        starts = {start for start in (self.start_durable, self.start) if lowest <= start}
+        return {end for end in ends if lowest <= end <= self.end and end >= self.start_durable} | starts
 
 
 def check_compacted(

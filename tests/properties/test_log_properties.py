@@ -48,7 +48,7 @@ class LogOnSimulatedDisk(LogAgainstList):
     def crash_in_a_change(self, changes: int, share: float, what: str) -> None:
         """The power goes in the middle of a write, a sync or a rename."""
         model = self.model
-        offset = self.offset_at(share)
+        offset = self.cut_at(share)
         works = {
             "truncate": lambda: self.log.truncate_to(offset, self.place.manager.write_checkpoints_of),
             "retain": self.place.manager.enforce_retention,
@@ -155,7 +155,7 @@ class LogOnSimulatedDisk(LogAgainstList):
     @rule(kind=TROUBLES, path=PATHS, count=st.integers(1, 6), share=SHARES, kill=st.booleans())
     def trouble_in_a_cut(self, kind: str, path: str, count: int, share: float, kill: bool) -> None:
         """It is longer than asked for, at worst, and can be cut again."""
-        model, offset = self.model, self.offset_at(share)
+        model, offset = self.model, self.cut_at(share)
         lowest = min(model.end, max(model.start, model.end_at(offset)))
         cut = lambda: self.log.truncate_to(offset, self.place.manager.write_checkpoints_of)  # noqa: E731
         with self.trouble(kind, path, count):
@@ -165,7 +165,7 @@ class LogOnSimulatedDisk(LogAgainstList):
             self.come_back(lowest=min(lowest, model.durable))
             return
         if error is not None:
-            assert lowest <= self.log.next_offset <= model.end or model.compacted_to
+            assert lowest <= self.log.next_offset <= model.end
             self.run(cut())
         self.note_truncated(offset)
 

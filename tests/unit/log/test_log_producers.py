@@ -142,3 +142,21 @@ async def test_a_batch_in_the_middle_of_which_the_log_begins_is_known_after_a_re
         again = append(log, sent)
         assert (again.duplicate, again.base_offset) == (True, 2)
         world.manager.release()
+
+
+async def test_a_producer_goes_on_after_a_crash_though_its_records_were_deleted_before_it() -> None:
+    world = World()
+    log = await world.new_log()
+    producer = {"producer_id": 5, "producer_epoch": 0}
+    append(log, batch(b"a", base_sequence=0, **producer))
+    log.roll(NOW_MS)
+    append(log, batch(b"b", base_sequence=1, **producer))
+    append(log, batch(b"of nobody"))
+    log.delete_records_before(3)
+    log.roll(NOW_MS)
+    await log.flush()
+    await world.manager.write_checkpoints()
+    for path in [path for path in world.disk.files if path.endswith(f"{3:020d}.snapshot")]:
+        world.disk.remove(path)
+    log = await world.reopen(clean=False)
+    assert append(log, batch(b"c", base_sequence=2, **producer)).error is ErrorCode.none

@@ -92,6 +92,8 @@ class KafkaPython(Suite):
     run_timeout_s = 120
     whole_timeout_s = 1800
     not_in_ci = BY_CHANCE
+    # One run of five on busy cores had a consumer that read nothing for its 30 seconds, and why is not known yet.
+    is_in_ci = False
 
     def build(self, folder: Path) -> None:
         words = [

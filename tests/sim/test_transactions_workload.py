@@ -12,9 +12,8 @@ WORKLOAD = "transactions"
 SEEDS = range(1, 6)
 FOUND_WITH = {
     "a-fenced-producer-ends-transactions": 4,
-    "decided-ends-forgotten": 2,
-    "offsets-not-verified": 2,
-    "unstable-offsets-told": 3,
+    "end-answered-before-it-is-decided": 4,
+    "unstable-offsets-told": 5,
 }
 """Seeds to begin with where the first one does not find a bug."""
 

@@ -24,7 +24,7 @@ from moldau.sim.world import World
 T = TypeVar("T")
 
 BROKER = "broker"
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 STEPS_MAX = 3_000_000
 """A run of the usual length takes a tenth of it; one that takes more is going round in circles."""
 

@@ -18,8 +18,10 @@ from typing import Any
 SESSION_MS = 6000
 # kafka-python 3.0.12 joins before it knows the topic's partitions (its metadata waits for a back-off of 100 ms), and
 # joins again when it does. It forgets that second join for good when a poll ends between the answers to JoinGroup and
-# SyncGroup, and polls of 100 ms end just there. So its first poll is one that outlasts the start.
+# SyncGroup, and polls of 100 ms end just there. So its first poll is one that outlasts the start. It may also take the
+# metadata of no topics for those of its subscription; so it asks again before that poll is over.
 FIRST_POLL_MS = 5000
+METADATA_AGE_MS = 2000
 
 
 class Stop:
@@ -108,6 +110,7 @@ def kafka_python(settings: dict[str, Any], stop: Stop) -> None:
         enable_auto_commit=False,
         session_timeout_ms=SESSION_MS,
         heartbeat_interval_ms=300,
+        metadata_max_age_ms=METADATA_AGE_MS,
     )
     consumer.subscribe([settings["topic"]], listener=Listener())
     patience_ms = FIRST_POLL_MS

@@ -183,6 +183,29 @@ def test_a_stop_gives_up_what_is_under_way() -> None:
     on_stage(main)
 
 
+def test_a_stop_at_any_point_of_a_compaction_loses_nothing_that_counts() -> None:
+    """Also when the child has ended and several groups of segments are still to be put in their places."""
+
+    async def stop_after(delay_s: float, stage: Stage, done: list[bool]) -> None:
+        log = await stage.open()
+        fill(log, keys=1000)
+        last = {record.key: record.value for record in read_all(log)}
+        stage.cleaner.start()
+        while log.reshaping.compaction is None:
+            await stage.host.runtime.tasks.sleep(0.0001)
+        await stage.host.runtime.tasks.sleep(delay_s)
+        done.append(stage.cleaner.counts.compactions > 0)
+        await stage.cleaner.stop()
+        assert {record.key: record.value for record in read_all(log)} == last, delay_s
+        await stage.manager.close()
+
+    done = [False]
+    while not done[-1]:
+        delay_s = len(done) * 0.0005
+        on_stage(lambda stage, _world, delay_s=delay_s: stop_after(delay_s, stage, done))
+    assert len(done) > 20
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_crash_at_any_point_of_a_compaction_loses_nothing_that_counts(seed: int) -> None:
     """Whatever became of the compaction, each key's last record is there; the next one comes to the same end."""

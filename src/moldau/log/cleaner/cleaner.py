@@ -266,13 +266,11 @@ class LogCleaner:
         except asyncio.CancelledError:
             if taking.done() and (failure := taking.result()) is not None:
                 raise failure from None
-            while not ready.empty():
-                ready.get_nowait()
+            _forget_waiting(ready)
             raise
         finally:
-            # A swap that has begun is never left half done while the log is in use.
             ready.put_nowait(None)
-            failure = await asyncio.shield(taking)
+            failure = await _taken_in(taking, ready)
             if failure is not None:
                 raise failure
 
@@ -334,6 +332,31 @@ class LogCleaner:
         logger.error(
             "%s cannot be compacted: %s; %s", log.topic_partition, error, advice, exc_info=unexpected
         )
+
+
+async def _taken_in(
+    taking: asyncio.Task[OSError | None], ready: asyncio.Queue[Replaced | None]
+) -> OSError | None:
+    """Wait until segments are taken in, also when told to stop: then those that were not begun are given up.
+
+    A swap that has begun is never left half done while the log is in use, nor are its files removed under it.
+    """
+    stopped: asyncio.CancelledError | None = None
+    while not taking.done():
+        try:
+            await asyncio.shield(taking)
+        except asyncio.CancelledError as told:
+            stopped = told
+            _forget_waiting(ready)
+            ready.put_nowait(None)
+    if stopped is not None:
+        raise stopped
+    return taking.result()
+
+
+def _forget_waiting(ready: asyncio.Queue[Replaced | None]) -> None:
+    while not ready.empty():
+        ready.get_nowait()
 
 
 async def swap_in(runtime: Runtime, log: Log, replaced: Replaced) -> None:

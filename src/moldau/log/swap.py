@@ -29,11 +29,11 @@ SUFFIXES = (names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX, names
 
 
 def decide_swap(disk: Disk, folder: str, base_offsets: Iterable[int]) -> None:
-    """From here on the new segments are the log's, whatever happens."""
+    """From here on the new segments are the log's, whatever happens. FileNotFoundError: there is none of one."""
     for base_offset in sorted(base_offsets, reverse=True):
         for suffix in SUFFIXES:
             path = f"{folder}/{names.file_name(base_offset, suffix)}"
-            if disk.exists(path + names.CLEANED):
+            if suffix == names.LOG or disk.exists(path + names.CLEANED):
                 disk.rename(path + names.CLEANED, path + names.SWAP)
     disk.sync_folder(folder)
 
@@ -51,7 +51,8 @@ def undo_swap(disk: Disk, folder: str, base_offsets: Sequence[int]) -> None:
                 if path != first + names.CLEANED and disk.exists(path):
                     disk.remove(path)
     disk.sync_folder(folder)
-    disk.remove(first + names.CLEANED)
+    if disk.exists(first + names.CLEANED):
+        disk.remove(first + names.CLEANED)
 
 
 def remove_cleaned(disk: Disk, folder: str) -> None:

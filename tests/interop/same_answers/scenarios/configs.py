@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from moldau.config.table import BROKER_KEYS
@@ -14,6 +15,8 @@ TOPIC, BROKER, LOGGER = 2, 4, 8
 COMPARED_BROKER_KEYS = {name for name in BROKER_KEYS if not name.startswith("moldau.")}
 """What Moldau knows by meaning; it answers nothing for the keys of what it does not have."""
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+OF_TOPIC = 1
+"""The source of a value that is set for the topic."""
 
 
 def by_resource(key: str) -> Any:
@@ -79,12 +82,21 @@ def describe_configs(talk: Conversation) -> None:
 
 
 def wait_for_value(talk: Conversation, topic: str, key: str, value: str) -> None:
+    _wait_for(talk, topic, key, f"{key}={value}", lambda config: config.value == value)
+
+
+def wait_until_set(talk: Conversation, topic: str, key: str) -> None:
+    """Where the value is the same as before."""
+    _wait_for(talk, topic, key, f"an own {key}", lambda config: config.config_source == OF_TOPIC)
+
+
+def _wait_for(talk: Conversation, topic: str, key: str, what: str, is_so: Callable[[Any], bool]) -> None:
     def is_there(peer: Peer) -> bool:
         asked = {"resources": [resource(TOPIC, topic, configuration_keys=[key])]}
         (result,) = talk.pair.ask_one(peer, "DescribeConfigs", 4, asked).results
-        return bool(result.configs) and result.configs[0].value == value
+        return bool(result.configs) and is_so(result.configs[0])
 
-    talk.wait_for(f"{key}={value} of {topic}", is_there)
+    talk.wait_for(f"{what} of {topic}", is_there)
 
 
 def described(talk: Conversation, topic: str) -> None:
@@ -158,6 +170,7 @@ def incremental_alter_configs(talk: Conversation) -> None:
     wait_for_value(talk, topic, "cleanup.policy", "delete,compact")
     described(talk, topic)
     ask("subtract what is not there", ("leader.replication.throttled.replicas", SUBTRACT, "0:1"), do=True)
+    wait_until_set(talk, topic, "leader.replication.throttled.replicas")
     described(talk, topic)
     ask("subtract all", ("cleanup.policy", SUBTRACT, "compact,delete"))
     for key, value in BAD_CONFIGS.items():

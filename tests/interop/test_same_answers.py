@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from interop.same_answers.accepted import ACCEPTED, Accepted
-from interop.same_answers.conversation import SCENARIOS, Conversation, Scenario
+from interop.same_answers.conversation import SCENARIOS, Conversation, Difference, Scenario
 from interop.same_answers.peers import Pair, Peer
 from interop.same_answers.scenarios import SETTINGS
 from moldau.bench.apache_kafka import Distribution, KafkaServer
@@ -42,13 +42,21 @@ def pair(requires_kafka: Distribution, tmp_path_factory: pytest.TempPathFactory)
     ("scenario", "version"), CASES, ids=[f"{s.api} v{version} {s.label}" for s, version in CASES]
 )
 def test_moldau_answers_as_kafka_does(pair: Pair, scenario: Scenario, version: int) -> None:
-    conversation = Conversation(pair, scenario.api, version, f"{scenario.api}-{scenario.label}")
-    scenario.steps(conversation)
-    SEEN.update(conversation.accepted)
-    DONE.add((scenario.api, scenario.label, version))
-    found = conversation.differences
+    """A difference counts when it shows twice: Kafka answers before its broker has heard of a change, so what it says
+    next may be old by chance."""
+    found = differences(pair, scenario, version)
+    if found:
+        found = differences(pair, scenario, version, "-again")
     if found:
         pytest.fail(f"{len(found)} differences:\n" + "\n".join(map(str, found)), pytrace=False)
+    DONE.add((scenario.api, scenario.label, version))
+
+
+def differences(pair: Pair, scenario: Scenario, version: int, again: str = "") -> list[Difference]:
+    conversation = Conversation(pair, scenario.api, version, f"{scenario.api}-{scenario.label}{again}")
+    scenario.steps(conversation)
+    SEEN.update(conversation.accepted)
+    return conversation.differences
 
 
 def test_every_version_of_every_served_api_is_asked() -> None:

@@ -19,6 +19,7 @@ from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.sim.client import Client
 from moldau.sim.model import Model
+from moldau.sim.stage import Stage
 
 OFFSET_COMMIT, OFFSET_FETCH = 8, 9
 OFFSET_COMMIT_VERSION = 10
@@ -138,3 +139,16 @@ async def read_offsets(
                 commits.on_read(place, row.committed_offset, expected[place])
     client.count("offsets read", len(places))
     return True
+
+
+async def check_offsets(
+    stage: Stage, name: str, commits: CommitModel, group_id: str, places: Sequence[TopicPartition]
+) -> None:
+    """Read them by a client of that name, which tries until it can: in a quiet world that comes in the end."""
+    client = stage.client(name)
+
+    async def read() -> None:
+        while not await read_offsets(client, commits, group_id, places):
+            await client.pause()
+
+    await stage.in_host(client, read(), "offsets to be readable in a quiet world")

@@ -16,7 +16,6 @@ from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.sim.client import CREATE_TOPICS, METADATA, Client
 from moldau.sim.drive import DiskFaults
-from moldau.sim.loop import START_S
 from moldau.sim.model import Model, Violation
 from moldau.sim.node import POLL_S, BrokerNode
 from moldau.sim.world import World
@@ -25,8 +24,6 @@ T = TypeVar("T")
 
 BROKER = "broker"
 PATIENCE_S = 60.0
-STEPS_MAX = 3_000_000
-"""A run of the usual length takes a tenth of it; one that takes more is going round in circles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +50,6 @@ class Outcome:
 
 class Actor(Protocol):
     async def run(self) -> None: ...
-
-
-def run_whole(world: World, scenario: Coroutine[Any, Any, None], model: Model, outcome: Outcome) -> None:
-    """Run a scenario to its end and note what came of it. Whatever fails unseen is a violation too."""
-    world.run(scenario)
-    for failure in world.failures:
-        model.fail(None, f"{failure.host} to handle its failures", f"{failure.name}: {failure.error!r}")
-    outcome.violations = model.violations
-    outcome.virtual_s = world.loop.time() - START_S
-    outcome.steps = world.loop.steps
-    outcome.digest = world.digest()
-    outcome.trace = list(world.trace.lines)
 
 
 class Stage:

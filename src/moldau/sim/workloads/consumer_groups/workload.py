@@ -14,12 +14,12 @@ from types import SimpleNamespace
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.sim.client import Client
-from moldau.sim.commits import read_offsets
+from moldau.sim.commits import check_offsets
 from moldau.sim.fabric import Link
-from moldau.sim.loop import START_S
-from moldau.sim.nemesis import Mixture, Nemesis
+from moldau.sim.nemesis import Mixture
 from moldau.sim.random import SimRandom
-from moldau.sim.stage import STEPS_MAX, Outcome, Stage, TopicPlan, run_whole
+from moldau.sim.stage import Outcome, Stage, TopicPlan
+from moldau.sim.story import simulate_plan, through_trouble
 from moldau.sim.workloads.consumer_groups.classic import ClassicMember
 from moldau.sim.workloads.consumer_groups.members import (
     GROUP,
@@ -112,13 +112,7 @@ class ConsumerGroupPlan:
 
 
 def simulate_consumer_groups(seed: int | str, seconds: float = SECONDS) -> Outcome:
-    """One run, whole: the same for one seed and length in whatever process."""
-    plan = ConsumerGroupPlan.draw(seed)
-    outcome = Outcome(seed)
-    with World(seed, link=plan.link, steps_max=STEPS_MAX) as world:
-        run = ConsumerGroupRun(world, plan, outcome.counts)
-        run_whole(world, run.scenario(seconds), run.stage.model, outcome)
-    return outcome
+    return simulate_plan(seed, seconds, ConsumerGroupPlan.draw(seed), ConsumerGroupRun)
 
 
 class ConsumerGroupRun:
@@ -150,17 +144,7 @@ class ConsumerGroupRun:
         if plan.grows:
             client = stage.client("grower")
             stage.start(client, Grower(client, self._topics))
-        nemesis = Nemesis(stage, plan.mixture)
-        await nemesis.run(START_S + seconds)
-        await nemesis.calm()
-        await self._settle()
-        await stage.drain()
-        await self._verify("first")
-        if not stage.model.violations:
-            stage.node.crash()
-            await nemesis.calm()
-            await self._verify("second")
-        stage.node.check()
+        await through_trouble(stage, plan.mixture, seconds, self._verify, at_calm=self._settle)
 
     def _member(self, is_static: bool, client: Client) -> ConsumerMember:
         return ConsumerMember(client, self._group, self._interest(client), is_static=is_static)
@@ -194,11 +178,5 @@ class ConsumerGroupRun:
 
     async def _verify(self, name: str) -> None:
         """Every offset that was acknowledged is there."""
-        client = self.stage.client(f"{name}-verifier")
         places = [place for topic in self._topic_plans for place in topic.places]
-
-        async def read() -> None:
-            while not await read_offsets(client, self._group.commits, GROUP, places):
-                await client.pause()
-
-        await self.stage.in_host(client, read(), "offsets to be readable in a quiet world")
+        await check_offsets(self.stage, f"{name}-verifier", self._group.commits, GROUP, places)

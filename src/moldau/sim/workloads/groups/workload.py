@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from moldau.sim.commits import read_offsets
+from moldau.sim.commits import check_offsets
 from moldau.sim.fabric import Link
-from moldau.sim.loop import START_S
-from moldau.sim.nemesis import Mixture, Nemesis
+from moldau.sim.nemesis import Mixture
 from moldau.sim.random import SimRandom
-from moldau.sim.stage import STEPS_MAX, Outcome, Stage, TopicPlan, run_whole
+from moldau.sim.stage import Outcome, Stage, TopicPlan
+from moldau.sim.story import simulate_plan, through_trouble
 from moldau.sim.workloads.groups.members import GROUP, TOPIC, GroupMember
 from moldau.sim.workloads.groups.model import GroupModel
 from moldau.sim.world import World
@@ -47,13 +47,7 @@ class GroupPlan:
 
 
 def simulate_groups(seed: int | str, seconds: float = SECONDS) -> Outcome:
-    """One run, whole: the same for one seed and length in whatever process."""
-    plan = GroupPlan.draw(seed)
-    outcome = Outcome(seed)
-    with World(seed, link=plan.link, steps_max=STEPS_MAX) as world:
-        run = GroupRun(world, plan, outcome.counts)
-        run_whole(world, run.scenario(seconds), run.stage.model, outcome)
-    return outcome
+    return simulate_plan(seed, seconds, GroupPlan.draw(seed), GroupRun)
 
 
 class GroupRun:
@@ -69,24 +63,9 @@ class GroupRun:
         for number in range(plan.members):
             client = stage.client(f"member-{number}")
             stage.start(client, GroupMember(client, self._groups, plan.partitions))
-        nemesis = Nemesis(stage, plan.mixture)
-        await nemesis.run(START_S + seconds)
-        await nemesis.calm()
-        await stage.drain()
-        await self._verify("first")
-        if not stage.model.violations:
-            stage.node.crash()
-            await nemesis.calm()
-            await self._verify("second")
-        stage.node.check()
+        await through_trouble(stage, plan.mixture, seconds, self._verify)
 
     async def _verify(self, name: str) -> None:
         """Every offset that was acknowledged is there."""
-        client = self.stage.client(f"{name}-verifier")
         places = TopicPlan(TOPIC, self._plan.partitions, {}).places
-
-        async def read() -> None:
-            while not await read_offsets(client, self._groups.commits, GROUP, places):
-                await client.pause()
-
-        await self.stage.in_host(client, read(), "offsets to be readable in a quiet world")
+        await check_offsets(self.stage, f"{name}-verifier", self._groups.commits, GROUP, places)

@@ -12,10 +12,10 @@ from moldau.base.ids import TopicPartition
 from moldau.sim.client import Client
 from moldau.sim.fabric import Link
 from moldau.sim.fetching import read_all
-from moldau.sim.loop import START_S
-from moldau.sim.nemesis import Mixture, Nemesis
+from moldau.sim.nemesis import Mixture
 from moldau.sim.random import SimRandom
-from moldau.sim.stage import BROKER, STEPS_MAX, Outcome, Stage, TopicPlan, run_whole
+from moldau.sim.stage import BROKER, Outcome, Stage, TopicPlan
+from moldau.sim.story import simulate_plan, through_trouble
 from moldau.sim.workloads.log.checkers import check_log
 from moldau.sim.workloads.log.liar import Liar
 from moldau.sim.workloads.log.producers import IdempotentProducer, PlainProducer
@@ -85,13 +85,7 @@ class Plan:
 
 
 def simulate(seed: int | str, seconds: float = SECONDS) -> Outcome:
-    """One run, whole: the same for one seed and length in whatever process."""
-    plan = Plan.draw(seed)
-    outcome = Outcome(seed)
-    with World(seed, link=plan.link, steps_max=STEPS_MAX) as world:
-        run = Run(world, plan, outcome.counts)
-        run_whole(world, run.scenario(seconds), run.stage.model, outcome)
-    return outcome
+    return simulate_plan(seed, seconds, Plan.draw(seed), Run)
 
 
 class Run:
@@ -110,16 +104,7 @@ class Run:
         stage.node.start()
         await self._create_topics()
         self._start_clients()
-        nemesis = Nemesis(stage, self._plan.mixture)
-        await nemesis.run(START_S + seconds)
-        await nemesis.calm()
-        await stage.drain()
-        await self._verify("first")
-        if not stage.model.violations:
-            stage.node.crash()
-            await nemesis.calm()
-            await self._verify("second")
-        stage.node.check()
+        await through_trouble(stage, self._plan.mixture, seconds, self._verify)
 
     async def _create_topics(self) -> None:
         for topic in self._plan.topics:

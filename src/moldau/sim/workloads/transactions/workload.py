@@ -14,10 +14,10 @@ from moldau.base.ids import TopicPartition
 from moldau.sim.client import Client, Disconnected
 from moldau.sim.fabric import Link
 from moldau.sim.fetching import READ_COMMITTED, fetch_one, read_all
-from moldau.sim.loop import START_S
-from moldau.sim.nemesis import Mixture, Nemesis
+from moldau.sim.nemesis import Mixture
 from moldau.sim.random import SimRandom
-from moldau.sim.stage import STEPS_MAX, Outcome, Stage, TopicPlan, run_whole
+from moldau.sim.stage import Outcome, Stage, TopicPlan
+from moldau.sim.story import simulate_plan, through_trouble
 from moldau.sim.workloads.consumer_groups.members import REBALANCE_MS, SESSION_MS
 from moldau.sim.workloads.consumer_groups.model import ConsumerGroupModel
 from moldau.sim.workloads.consumer_groups.workload import BROKER_SETTINGS as GROUP_SETTINGS
@@ -118,13 +118,7 @@ class TransactionPlan:
 
 
 def simulate_transactions(seed: int | str, seconds: float = SECONDS) -> Outcome:
-    """One run, whole: the same for one seed and length in whatever process."""
-    plan = TransactionPlan.draw(seed)
-    outcome = Outcome(seed)
-    with World(seed, link=plan.link, steps_max=STEPS_MAX) as world:
-        run = TransactionRun(world, plan, outcome.counts)
-        run_whole(world, run.scenario(seconds), run.stage.model, outcome)
-    return outcome
+    return simulate_plan(seed, seconds, TransactionPlan.draw(seed), TransactionRun)
 
 
 class TransactionRun:
@@ -150,19 +144,12 @@ class TransactionRun:
         await stage.create_topics(plan.topics)
         self._start_writers()
         self._start_readers()
-        nemesis = Nemesis(stage, plan.mixture)
-        await nemesis.run(START_S + seconds)
-        await nemesis.calm()
-        if plan.ends_suddenly:
-            for name in stage.mortal_clients:
-                stage.kill_client(name)
-        await stage.drain()
-        await self._verify("first")
-        if not stage.model.violations:
-            (stage.node.kill if plan.mixture.keeps_power else stage.node.crash)()
-            await nemesis.calm()
-            await self._verify("second")
-        stage.node.check()
+        await through_trouble(stage, plan.mixture, seconds, self._verify, at_calm=self._end_suddenly)
+
+    async def _end_suddenly(self) -> None:
+        if self._plan.ends_suddenly:
+            for name in self.stage.mortal_clients:
+                self.stage.kill_client(name)
 
     # ---- clients --------------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "suite", nargs="*", metavar="SUITE", help=f"one of {', '.join(SUITES)}; all if not given"
     )
     parser.add_argument("--on", choices=["moldau", "kafka"], default="moldau", help="the broker to run on")
-    parser.add_argument("--part", choices=["all", "ci"], default="all", help="ci: what ends in ten minutes")
+    parser.add_argument("--part", choices=["all", "ci"], default="all", help="ci: what ends in 15 minutes")
     parser.add_argument("--run", default="*", metavar="PATTERN", help="only the runs with such a name")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.suite if name not in SUITES]

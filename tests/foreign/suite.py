@@ -58,7 +58,7 @@ class Suite(ABC):
     is_in_ci: ClassVar[bool] = True
     """Whether any of it runs in CI."""
     not_in_ci: ClassVar[frozenset[str]] = frozenset()
-    """The runs that take too long for CI's ten minutes, or are not sure enough on a busy machine."""
+    """The runs that take too long for CI's 15 minutes, or are not sure enough on a busy machine."""
 
     @abstractmethod
     def build(self, folder: Path) -> None:

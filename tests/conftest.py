@@ -24,8 +24,10 @@ from needs import missing
 
 def pytest_configure() -> None:
     # A shell starts what runs in the background with SIGINT ignored, and commands under test would inherit that.
+    # SIGTERM is to end a run like Ctrl-C, with the brokers that it has started.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -165,6 +165,22 @@ def test_a_group_that_is_not_there_is_told_with_its_neighbours(moldau: Cli, topi
     done = moldau.run("group", "describe", topic[:-1], code=NOT_FOUND)
 
     assert f"Did you mean {topic}" in done.stderr.decode()
+    done = moldau.run("group", "reset", topic[:-1], "--to", "end", code=NOT_FOUND)
+    assert "A new one is given a place with --topic" in done.stderr.decode()
+
+
+def test_groups_are_described_by_a_pattern(moldau: Cli, topic: str) -> None:
+    for group in (f"{topic}-a", f"{topic}-b", f"{topic}-*"):
+        moldau.run("group", "reset", group, "--to", "end", "--topic", topic, "--execute")
+
+    def names(*words: str) -> list[str]:
+        return [row["group"] for row in json.loads(moldau.run("group", "describe", *words, "--json").stdout)]
+
+    assert names(f"{topic}-?") == [f"{topic}-*", f"{topic}-a", f"{topic}-b"]
+    assert names(f"{topic}-b", f"{topic}-?") == [f"{topic}-b", f"{topic}-*", f"{topic}-a"]
+    assert names(f"{topic}-*") == [f"{topic}-*"]  # a name, before it is a pattern
+    done = moldau.run("group", "describe", f"{topic}-c*", code=NOT_FOUND)
+    assert "No group matches" in done.stderr.decode()
 
 
 # ---- resetting ----------------------------------------------------------------------------------------------
@@ -205,6 +221,22 @@ def test_a_group_is_reset_to(moldau: Cli, topic: str, options: list[str], expect
 
     assert document["executed"]
     assert offsets(moldau, topic) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--to", "70"], "has no offset 70: 10 is the nearest (and so in 1 more)"),
+        (["--shift", "-100", "--partition", "1"], ":1 has no offset -95: 0 is the nearest."),
+        (["--to", "10"], ""),
+        (["--to", "-100"], ""),
+    ],
+)
+def test_an_offset_that_is_not_there_is_told(moldau: Cli, topic: str, options: list[str], said: str) -> None:
+    moldau.run("group", "reset", topic, "--to", "5", "--topic", topic, "--execute")
+    told = moldau.run("group", "reset", topic, *options).stderr.decode()
+
+    assert said in told if said else "nearest" not in told
 
 
 def test_a_group_with_members_is_neither_reset_nor_deleted(cluster: Cluster, moldau: Cli, topic: str) -> None:

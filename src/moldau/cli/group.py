@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import fnmatch
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import click
 
 from moldau.cli.client import Connection
 from moldau.cli.complete import group_names
-from moldau.cli.errors import CliError, Exit
+from moldau.cli.errors import CliError, Exit, not_found
 from moldau.cli.group_reset import reset
 from moldau.cli.group_view import GroupView, PartitionView, all_groups, no_group, view_group
 from moldau.cli.help import Group
@@ -71,6 +72,8 @@ def list_groups(pattern: str, target: Target, as_json: bool) -> None:
 @command.command(
     examples="""
 moldau group describe billing
+# All of them
+moldau group describe '*'
 moldau group describe billing --json | jq '.[0].lag'
 """
 )
@@ -78,9 +81,12 @@ moldau group describe billing --json | jq '.[0].lag'
 @cluster_options
 @json_option()
 def describe(names: tuple[str, ...], target: Target, as_json: bool) -> None:
-    """Show the members of groups, their offsets and how far they lag behind."""
+    """Show the members of groups, their offsets and how far they lag behind.
+
+    GROUP is a name, or a pattern with * and ?.
+    """
     connection = Connection(target)
-    views = [view_group(connection, name) for name in dict.fromkeys(names)]
+    views = [view_group(connection, name) for name in named(connection, names)]
     if as_json:
         print_json([view.document() for view in views])
         return
@@ -90,19 +96,50 @@ def describe(names: tuple[str, ...], target: Target, as_json: bool) -> None:
         print_group(view)
 
 
+def named(connection: Connection, names: Iterable[str]) -> list[str]:
+    """The groups that names and patterns mean, each once. A group may have a * in its own name."""
+    if not any(is_pattern(name) for name in names):
+        return list(dict.fromkeys(names))
+    known = [group["group"] for group in all_groups(connection)]
+    found: dict[str, None] = {}
+    for name in names:
+        if name in known or not is_pattern(name):
+            matches = [name]
+        else:
+            matches = [group for group in known if fnmatch.fnmatchcase(group, name)]
+        if not matches:
+            raise not_found(f"No group matches '{name}'.", "`moldau group list` shows what is there.")
+        found.update(dict.fromkeys(matches))
+    return list(found)
+
+
+def is_pattern(name: str) -> bool:
+    return "*" in name or "?" in name
+
+
 def print_group(view: GroupView) -> None:
     facts = [view.state, count_of(len(view.members), "member")]
     if view.assignor:
         facts.append(f"assignor {view.assignor}")
     facts.append(f"coordinator {view.coordinator}")
-    say(f"{bold(view.name)}  {', '.join(facts)}  {dim(f'lag {view.lag:,}')}")
+    say(f"{bold(view.name)}  {', '.join(facts)}  {dim(lag_text(view))}")
     if view.partitions:
-        print_table(PARTITION_COLUMNS, [partition_row(partition) for partition in view.partitions])
+        is_static = any(member.instance_id for member in view.members)
+        columns = [*PARTITION_COLUMNS, *([Column("instance")] if is_static else [])]
+        print_table(columns, [partition_row(partition)[: len(columns)] for partition in view.partitions])
     else:
         note("No offsets are committed, and no partitions are assigned.")
     for member in view.members:
         if not member.partitions:
             say(dim(f"{member.client_id} ({member.host}) has no partition"))
+
+
+def lag_text(view: GroupView) -> str:
+    """The sum, and what it leaves out: where nothing is committed, nobody knows where reading will begin."""
+    unknown = sum(partition.lag is None for partition in view.partitions)
+    if unknown == len(view.partitions):
+        return "lag unknown"
+    return f"lag {view.lag:,}" + (f", unknown for {count_of(unknown, 'partition')}" if unknown else "")
 
 
 def partition_row(partition: PartitionView) -> list[str]:
@@ -119,6 +156,7 @@ def partition_row(partition: PartitionView) -> list[str]:
         shown(partition.lag),
         client,
         member.member_id if member else "-",
+        (member.instance_id or "-") if member else "-",
     ]
 
 

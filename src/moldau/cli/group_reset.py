@@ -13,10 +13,10 @@ import click
 
 from moldau.cli.client import Connection
 from moldau.cli.complete import group_names, topic_names
-from moldau.cli.errors import CliError, not_found, usage
+from moldau.cli.errors import CliError, Exit, not_found, usage
 from moldau.cli.group_view import WITHOUT_MEMBERS, committed_offsets, describe_group, state_name
 from moldau.cli.help import Command
-from moldau.cli.offsets import Bounds, Position, parse_position, partition_offsets, resolve
+from moldau.cli.offsets import Bounds, Kind, Position, parse_position, partition_offsets, resolve
 from moldau.cli.options import Target, Whole, cluster_options, json_option
 from moldau.cli.output import Column, good, note, print_json, print_table, say
 
@@ -103,6 +103,8 @@ def reset(
     if not chosen:
         raise usage(f"Group '{name}' has no offsets.", "Name the topics with --topic.")
     moves = [move for topic in chosen for move in plan(connection, topic, partitions, known, wanted, shift)]
+    if not as_json:
+        note_limits(moves, wanted, shift)
     if execute:
         change(connection, name, moves)
     report(name, moves, execute, as_json)
@@ -113,9 +115,11 @@ def not_there(connection: Connection, name: str, topics: tuple[str, ...]) -> boo
     try:
         state = state_name(describe_group(connection, name).state)
     except CliError as error:
-        if topics and error.code == not_found("").code:
+        if error.code is not Exit.NOT_FOUND:
+            raise
+        if topics:
             return True
-        raise
+        raise not_found(error.message, f"{error.hint} A new one is given a place with --topic.") from error
     if state not in WITHOUT_MEMBERS:
         raise CliError(
             f"Group '{name}' has members (it is {state}); they would go on from where they are.",
@@ -158,6 +162,26 @@ def shifted(topic: str, bounds: dict[int, Bounds], known: dict[Place, int], shif
         for partition, bound in bounds.items()
         if (topic, partition) in known
     }
+
+
+def note_limits(moves: list[Move], position: Position | None, shift: int | None) -> None:
+    """Say where a partition has no such offset, and the nearest one was taken."""
+    limited = [
+        (move, asked)
+        for move in moves
+        if (asked := asked_for(move, position, shift)) is not None and asked != move.after
+    ]
+    if limited:
+        move, asked = limited[0]
+        more = f" (and so in {len(limited) - 1} more)" if len(limited) > 1 else ""
+        note(f"{move.topic}:{move.partition} has no offset {asked}: {move.after} is the nearest{more}.")
+
+
+def asked_for(move: Move, position: Position | None, shift: int | None) -> int | None:
+    """The offset that was named, where one was: not for a time, or an end of the partition."""
+    if position is not None:
+        return position.value if position.kind is Kind.OFFSET else None
+    return None if move.before is None else move.before + (shift or 0)
 
 
 def change(connection: Connection, name: str, moves: list[Move]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moldau.cli.group import print_group
-from moldau.cli.group_view import GroupView, MemberView
+from moldau.cli.group_view import GroupView, MemberView, PartitionView
 
 
 def test_members_are_shown_though_nobody_has_a_partition(capsys: pytest.CaptureFixture[str]) -> None:
@@ -13,3 +13,26 @@ def test_members_are_shown_though_nobody_has_a_partition(capsys: pytest.CaptureF
     print_group(GroupView("reports", "Stable", "range", 1, [idle]))
 
     assert "reporter (10.0.0.7) has no partition" in capsys.readouterr().out
+
+
+def test_the_lag_of_a_partition_without_an_offset_is_unknown_and_not_0(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    known, unknown = PartitionView("orders", 0, 5, 17), PartitionView("orders", 1, None, 400)
+    for partitions, said in (
+        ([known], "lag 12\n"),
+        ([known, unknown], "lag 12, unknown for 1 partition\n"),
+        ([unknown], "lag unknown\n"),
+    ):
+        print_group(GroupView("reports", "Empty", "", 1, [], partitions))
+        assert said in capsys.readouterr().out
+
+
+def test_static_members_are_shown_with_their_instance(capsys: pytest.CaptureFixture[str]) -> None:
+    static = MemberView("m-1", "till-7", "reporter", "10.0.0.7", (("orders", 0),))
+    other = MemberView("m-2", None, "reporter", "10.0.0.8", (("orders", 1),))
+    rows = [PartitionView("orders", 0, 5, 17, static), PartitionView("orders", 1, 5, 17, other)]
+    print_group(GroupView("reports", "Stable", "range", 1, [static, other], rows))
+
+    _, header, first, second = capsys.readouterr().out.splitlines()
+    assert [line.split()[-1] for line in (header, first, second)] == ["INSTANCE", "till-7", "-"]

@@ -92,6 +92,9 @@ def test_what_is_not_there_is_said_so(cluster: Cluster, cli: Cli) -> None:
     cli.run("abort", "shipping-1", "-p", "payments:0", "-o", "1", code=2)
     cli.run("abort", "-p", "payments", "-o", "1", code=2)
     cli.run("list", "--hanging", "--longer-than", "soon", code=2)
+    assert "PrepareCommit, PrepareAbort" in cli.run("list", "--state", "open", code=2)[1]
+    assert "Choose with --topic" in cli.run("list", "shipping*", "--hanging", code=2)[1]
+    assert "Add --hanging" in cli.run("list", "--longer-than", "1m", code=2)[1]
     assert [parse_duration(text) for text in ("90s", "15m", "2h")] == [90_000, 900_000, 7_200_000]
 
 

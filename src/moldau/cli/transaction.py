@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from moldau.base.errors import ErrorCode
 from moldau.cli.client import Connection
@@ -24,6 +25,23 @@ from moldau.cli.transaction_client import Described, OpenTransaction, Transactio
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 HANGS_AFTER = "15m"  # Kafka's largest transaction time-out by default
 POLL_S = 0.1
+
+
+class State(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.3
+    """One of `STATES` in any case. Click's own choice would tell them in small letters."""
+
+    name = "state"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        for state in STATES:
+            if state.lower() == str(value).lower():
+                return state
+        return self.fail(f"'{value}' is not one of {', '.join(STATES)}.", param, ctx)
+
+    def shell_complete(
+        self, _ctx: click.Context, _param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return [CompletionItem(state) for state in STATES if state.lower().startswith(incomplete.lower())]
 
 
 @click.group(
@@ -57,7 +75,7 @@ moldau transaction list --hanging --topic payments --longer-than 1m
     "--state",
     "states",
     multiple=True,
-    type=click.Choice(STATES, case_sensitive=False),
+    type=State(),
     metavar="STATE",
     help=f"Only those in this state: {', '.join(STATES)}.",
 )
@@ -68,10 +86,8 @@ moldau transaction list --hanging --topic payments --longer-than 1m
 )  # fmt: skip
 @click.option(
     "--longer-than",
-    default=HANGS_AFTER,
-    show_default=True,
     metavar="TIME",
-    help="How long nothing was written to a hanging one.",
+    help=f"How long nothing was written to a hanging one.  [default: {HANGS_AFTER}]",
 )
 @cluster_options
 @json_option()
@@ -80,15 +96,20 @@ def list_transactions(
     states: tuple[str, ...],
     hanging: bool,
     topics: tuple[str, ...],
-    longer_than: str,
+    longer_than: str | None,
     target: Target,
     as_json: bool,
 ) -> None:
     """List transactional ids, or transactions that hang."""
+    if hanging and (pattern != "*" or states):
+        raise usage("A transaction that hangs has no id and no state to choose by.", "Choose with --topic.")
+    if not hanging and (topics or longer_than is not None):
+        raise usage("--topic and --longer-than choose among hanging transactions.", "Add --hanging.")
     connection = Connection(target)
     with TransactionClient(connection) as client:
         if hanging:
-            _print_hanging(_hanging(connection, client, topics, parse_duration(longer_than)), as_json)
+            longer_than_ms = parse_duration(longer_than or HANGS_AFTER)
+            _print_hanging(_hanging(connection, client, topics, longer_than_ms), as_json)
             return
         found = [
             one
@@ -158,7 +179,9 @@ def _print_hanging(found: list[OpenTransaction], as_json: bool) -> None:
         print_json([one._asdict() for one in found])
         return
     if not found:
-        note("No transaction hangs.")
+        note(
+            "No transaction hangs. Those that their coordinators will end: `moldau transaction list -s Ongoing`."
+        )
         return
     columns = [
         Column("topic"),
@@ -213,7 +236,10 @@ def describe(transactional_id: str, target: Target, as_json: bool) -> None:
     say(f"{bold(found.transactional_id)}  {found.state}")
     say(f"producer {found.producer_id}, epoch {found.producer_epoch}, time-out {human_ms(found.timeout_ms)}")
     if found.start_ms >= 0:
-        say(dim(f"begun {_time(found.start_ms)}"))
+        ago = ""
+        if found.state == "Ongoing":
+            ago = f", {human_ms(max(0, time.time() * 1000 - found.start_ms))} ago"
+        say(dim(f"begun {_time(found.start_ms)}{ago}"))
     if found.partitions:
         columns = [Column("topic"), Column("partition", right=True)]
         print_table(columns, [[topic, str(index)] for topic, index in found.partitions])

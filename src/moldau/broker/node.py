@@ -222,7 +222,9 @@ class Broker:
             held = None
         if held is not None:
             if held.topic_id is None and held.failure is None:
-                log.warning("%s does not say which topic it belongs to: it is written anew", place)
+                log.warning(
+                    "%s does not say to which topic it belongs: its partition.metadata is written anew", place
+                )
                 held.adopt_topic_id(topic.topic_id)
             return held
         await manager.vacated(place)

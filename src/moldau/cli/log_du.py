@@ -11,7 +11,7 @@ import click
 
 from moldau.base.ids import TopicPartition
 from moldau.cli.complete import files
-from moldau.cli.errors import file_error, usage
+from moldau.cli.errors import file_error, not_found, usage
 from moldau.cli.help import Command
 from moldau.cli.log_disk import ReadOnlyDisk
 from moldau.cli.log_places import DEFAULT_DATA, data_folders, existing
@@ -50,10 +50,14 @@ def du(path: str, partitions: bool, topic: str | None, sort: str, as_json: bool)
         logs = [log for log in measure(disk, path, place) if topic in (None, log.partition.topic)]
     except PermissionError as error:
         raise file_error(error, path) from error
+    if not logs and topic is not None:
+        raise not_found(
+            f"{path} holds no partition of topic '{topic}'.", "`moldau log du` shows what it holds."
+        )
     if as_json:
         print_json(document(path, logs))
     elif not logs:
-        note(f"No partitions in {path}." if topic is None else f"No partition of '{topic}' in {path}.")
+        note(f"No partitions in {path}.")
     else:
         print_sizes(logs, by_partition=partitions or place is Place.PARTITION, by_size=sort == "size")
 

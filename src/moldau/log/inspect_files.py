@@ -44,11 +44,15 @@ def place_of(disk: Disk, path: str) -> Place:
     found = disk.list(path)
     if names.META_PROPERTIES in found or any(name in found for name in OFFSET_CHECKPOINTS):
         return Place.DATA
-    if any(name.endswith(names.LOG) for name in found) or names.PARTITION_METADATA in found:
+    if _holds_a_log(found):
         return Place.PARTITION
-    if partitions_in(disk, path):
-        return Place.DATA
+    if any(_holds_a_log(disk.list(folder)) for _, folder in partitions_in(disk, path)):
+        return Place.DATA  # a name such as dbus-1 alone makes no partition
     return Place.OTHER
+
+
+def _holds_a_log(found: list[str]) -> bool:
+    return names.PARTITION_METADATA in found or any(name.endswith(names.LOG) for name in found)
 
 
 def brokers_in(disk: Disk, path: str) -> list[str]:

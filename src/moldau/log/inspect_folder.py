@@ -166,6 +166,7 @@ def _checkpoints(
 
 
 def _strangers(disk: Disk, path: str, state: FolderState) -> Iterator[Finding]:
+    foreign = []
     for name in disk.list(path):
         file = f"{path}/{name}"
         if name in KNOWN_FILES:
@@ -178,8 +179,11 @@ def _strangers(disk: Disk, path: str, state: FolderState) -> Iterator[Finding]:
             advice = "Kafka made it while moving or losing a partition; Moldau leaves it alone."
             yield Finding(Severity.NOTE, Kind.LEFTOVER, file, None, "is no partition in use", advice)
         elif names.partition_of(name) is None or not disk.is_folder(file):
-            what = "does not belong into a data folder"
-            yield Finding(Severity.NOTE, Kind.FOREIGN, file, None, what, "It is left alone.")
+            foreign.append(file)
+    if foreign:
+        more = f", nor do {len(foreign) - 1} more" if len(foreign) > 1 else ""
+        what = f"does not belong into a data folder{more}"
+        yield Finding(Severity.NOTE, Kind.FOREIGN, foreign[0], None, what, "Left alone.")
 
 
 def _topic_ids(

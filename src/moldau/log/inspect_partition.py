@@ -262,19 +262,16 @@ class _LogCheck:
 
     def metadata(self) -> Iterator[Finding]:
         path = f"{self._files.folder}/{names.PARTITION_METADATA}"
-        advice = (
-            "Moldau opens the log without it, Kafka refuses. Write it again with the topic's id, which other"
-            " partitions of the topic have, and `moldau topic describe` shows."
-        )
+        advice = "The next start of Moldau writes it anew. Kafka does not take the log without it."
         try:
             read_partition_metadata(self._disk.read(path))
         except FileNotFoundError:
             if self._has_batches and not self._standing.running:  # else it is just being written
-                yield Finding(Severity.DAMAGE, Kind.METADATA, path, None, "is missing", advice)
+                yield Finding(Severity.REPAIR, Kind.METADATA, path, None, "is missing", advice)
         except OSError as error:
             yield unreadable(path, error)
         except BadCheckpoint as damage:
-            yield Finding(Severity.DAMAGE, Kind.METADATA, path, None, str(damage), advice)
+            yield Finding(Severity.REPAIR, Kind.METADATA, path, None, str(damage), advice)
 
     # The end of the log against the checkpoints of its data folder
 

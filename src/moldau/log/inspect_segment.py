@@ -280,7 +280,7 @@ class _SegmentCheck:
             yield unreadable(index.path, index.error)
             return
         if wrong is not None:
-            more = f" ({wrong.total - 1} more entries are wrong)" if wrong.total > 1 else ""
+            more = f"; {wrong.total} entries are wrong" if wrong.total > 1 else ""
             number = wrong.first.position // index.entry.size
             what = f"entry {number} {wrong.what}{more}"
             advice = f"Readers may be led to the wrong place. {REMOVE_INDEX}"

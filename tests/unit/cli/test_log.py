@@ -185,6 +185,9 @@ def test_paths_that_are_no_logs_are_one_sentence(command: str, tmp_path: Path, c
     assert (code, out) == (Exit.NOT_FOUND, "") and "There is no" in err
     code, out, err = called(command, tmp_path)
     assert (code, out) == (Exit.USAGE, "") and "holds no log" in err
+    (tmp_path / "dbus-1" / "system.d").mkdir(parents=True)  # a name as a partition's makes no partition
+    code, out, err = called(command, tmp_path)
+    assert (code, out) == (Exit.USAGE, "") and "holds no log" in err
     (tmp_path / "notes.txt").write_text("")
     code, out, err = called(command, tmp_path / "notes.txt")
     assert (code, out) == (Exit.USAGE, "") and err.startswith("error: ")
@@ -316,6 +319,9 @@ def test_what_is_not_there_is_said(
 ) -> None:
     found, out, err = called("dump", data, *arguments)
     assert (found, out) == (code, "") and said in err
+    if arguments[0] == "--topic" and "-p" not in arguments:
+        found, out, err = called("du", data, *arguments)
+        assert (found, out) == (code, "") and said in err
 
 
 # the disk

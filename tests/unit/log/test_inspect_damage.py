@@ -137,9 +137,10 @@ LOG_FILES = [
         "a late epoch", EPOCHS, become(write_epochs([(0, 0), (1, 20), (2, 40), (3, 60)])), DAMAGE, Kind.EPOCHS
     ),
     Case("a late beginning", EPOCHS, become(write_epochs([(1, 20), (2, 40)])), DAMAGE, Kind.EPOCHS),
-    Case("no metadata", METADATA, gone, DAMAGE, Kind.METADATA),
-    Case("malformed metadata", METADATA, become(b"version: 0\n"), DAMAGE, Kind.METADATA),
-    Case("metadata of another topic", METADATA, flip(30, 1), DAMAGE, Kind.METADATA),
+    Case("no metadata", METADATA, gone, REPAIR, Kind.METADATA),
+    Case("malformed metadata", METADATA, become(b"version: 0\n"), REPAIR, Kind.METADATA),
+    Case("metadata with a letter that no id has", METADATA, flip(30, 1), REPAIR, Kind.METADATA),
+    Case("metadata of another topic", METADATA, flip(30, 2), DAMAGE, Kind.METADATA),
     Case("a foreign file", f"{HERE}/notes.txt", become(b""), NOTE, Kind.FOREIGN),
     Case("a short name", f"{HERE}/20.log", become(b""), NOTE, Kind.FOREIGN),
     Case("an interrupted removal", log_file(0, ".log.deleted"), become(b""), REPAIR, Kind.LEFTOVER),
@@ -233,3 +234,14 @@ def test_all_logs_gone_are_missed() -> None:
         gone(world, path)
     found = [f for f in verify(world) if f.severity is DAMAGE]
     assert (Kind.CHECKPOINT, POINTS) in [(f.kind, f.path) for f in found], show(found)
+
+
+def test_what_does_not_belong_into_a_folder_is_told_once() -> None:
+    world = asyncio.run(folder())
+    for name in ("a.txt", "b.txt", "c.txt"):
+        become(b"")(world, f"{FOLDER}/{name}")
+    (found,) = verify(world)
+    assert (found.path, found.what) == (
+        f"{FOLDER}/a.txt",
+        "does not belong into a data folder, nor do 2 more",
+    )

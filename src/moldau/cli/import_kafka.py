@@ -124,9 +124,9 @@ def planned(paths: Sequence[str]) -> Plan:
 
 
 def import_copy(plan: Plan, data: str, link: bool, dry_run: bool, as_json: bool) -> None:
-    check_place(data, [folder.path for folder in plan.source.folders])
     mode = "link" if link else "copy"
     show_plan(plan, as_json)
+    check_place(data, [folder.path for folder in plan.source.folders])
     how: dict[How, int] = {}
     if not dry_run:
         how = copy_over(plan, data, link)
@@ -244,12 +244,14 @@ def import_in_place(plan: Plan, dry_run: bool, as_json: bool) -> None:
     if dry_run:
         note(f"Nothing was written. Without --dry-run, {total} become Moldau's in {', '.join(paths)}.")
     else:
-        logs = ",".join(folder.path for folder in plan.source.folders if folder.partitions) or paths[0]
+        logs = [folder.path for folder in plan.source.folders if folder.partitions] or paths[:1]
+        store = "" if logs[0] == paths[0] else f" --store sqlite:{os.path.join(paths[0], STORE_FILE)}"
         say(f"{good('taken over')}: {total} in {', '.join(paths)}")
         say(
-            f"Start it with: moldau broker --config FILE --set node.id={plan.source.node_id} --set log.dirs={logs}"
-            f" --store sqlite:{os.path.join(paths[0], STORE_FILE)}"
+            f"Start it with: moldau broker --config FILE --set node.id={plan.source.node_id}"
+            f" --set log.dirs={','.join(logs)}{store}"
         )
+        note("FILE may be Kafka's server.properties.")
 
 
 def take_over(plan: Plan) -> None:

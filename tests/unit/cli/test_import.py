@@ -246,6 +246,9 @@ def test_a_folder_with_something_in_it_is_not_imported_into(
     (data / "notes.txt").write_text("mine")
     assert moldau("import", *sources(node), "--data", data) == Exit.FAILED
     assert "is not empty (notes.txt)" in capsys.readouterr().err
+    assert moldau("import", *sources(node), "--data", data, "--dry-run") == Exit.FAILED
+    printed = capsys.readouterr()
+    assert "payments" in printed.out and "is not empty (notes.txt)" in printed.err
     assert contents(data) == {"notes.txt": b"mine"}
 
 

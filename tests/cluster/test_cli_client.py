@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 
 import click
 import pytest
+from confluent_kafka import Uuid
 
 from moldau.cli import doctor
 from moldau.cli.app import run
+from moldau.cli.topic import id_text
 from moldau.testing import Cluster
 
 TIMEOUT_S = 60
@@ -149,6 +151,15 @@ def test_a_topic_lives_from_its_creation_to_its_deletion(cli: Cli) -> None:
     }
     assert cli.json("topic", "delete", "life") == [{"topic": "life", "status": "deleted"}]
     assert "life" not in [found["name"] for found in cli.json("topic", "list")]
+
+
+def test_a_topic_id_is_written_as_kafka_writes_it() -> None:
+    assert id_text(Uuid(-1, -1)) == "_____________________w"
+
+
+def test_the_clusters_own_topics_are_deleted_only_when_one_insists(cli: Cli) -> None:
+    text = cli.error("topic", "delete", "never-made", "__consumer_offsets", code=1)
+    assert "the offsets of all groups would be lost" in text and "--yes" in text
 
 
 def test_tables_are_plain_columns_in_a_pipe(cli: Cli, topic: str) -> None:
@@ -401,6 +412,8 @@ def test_a_message_that_the_topic_refuses_fails_the_command(cli: Cli, cluster: C
     text = cli.error("message", "produce", "tiny", "x" * 1000, code=1)
     assert "Message size too large" in text and "max.message.bytes" in text
     assert "no such partition" in cli.error("message", "produce", "tiny", "x", "--partition", "5", code=4)
+    cluster.create_topic("compacted", config={"cleanup.policy": "compact"})
+    assert "without a key" in cli.error("message", "produce", "compacted", "x", code=1)
 
 
 def test_an_unknown_topic_is_made_by_producing_only_where_the_broker_does_so(cli: Cli) -> None:

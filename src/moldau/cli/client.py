@@ -173,6 +173,8 @@ def explain_refusal(error: KafkaError, subject: str) -> CliError:
         Code.TOPIC_EXCEPTION: "Names take letters, digits, '.', '_' and '-', at most 249 of them.",
         Code.MSG_SIZE_TOO_LARGE: "Raise max.message.bytes of the topic with `moldau config set topic`.",
         Code.INVALID_PARTITIONS: "A topic can only get more partitions, never fewer.",
+        Code.INVALID_RECORD: "A topic with cleanup.policy=compact takes no message without a key.",
+        Code.INVALID_MSG: "Its files may be damaged: `moldau log verify` on the broker's data folder says more.",
         Code.NOT_ENOUGH_REPLICAS: "Fewer replicas are in sync than min.insync.replicas asks for.",
     }
     hint = hints.get(error.code(), "")

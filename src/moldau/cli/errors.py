@@ -62,7 +62,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(word, list(known), n=3, cutoff=0.6)
     if not near:
         return ""
-    return f"Did you mean {' or '.join(near)}?"
+    *others, last = near
+    return f"Did you mean {', '.join(others)}{' or ' if others else ''}{last}?"
 
 
 def file_error(error: OSError, what: str) -> CliError:

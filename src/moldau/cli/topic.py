@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import TopicDescription
 
 NAMES: dict[str, Any] = {"nargs": -1, "required": True, "metavar": "TOPIC...", "shell_complete": topic_names}
+OWN_TOPICS = {
+    "__consumer_offsets": "the offsets of all groups",
+    "__transaction_state": "the state of all transactions",
+}
+"""The cluster's own, and what they hold."""
 
 
 @click.group(
@@ -142,7 +147,10 @@ moldau topic describe orders --json | jq '.[0].partitions'
 @cluster_options
 @json_option()
 def describe(names: tuple[str, ...], target: Target, as_json: bool) -> None:
-    """Show partitions, leaders, offsets and changed configs of topics."""
+    """Show partitions, leaders, offsets and changed configs of topics.
+
+    MESSAGES are at most so many: compaction and transactions leave offsets without a message.
+    """
     from confluent_kafka import TopicCollection
 
     connection = Connection(target)
@@ -166,7 +174,7 @@ def description_document(connection: Connection, description: TopicDescription) 
     )
     return {
         "name": description.name,
-        "id": str(description.topic_id),
+        "id": id_text(description.topic_id),
         "internal": description.is_internal,
         "replication_factor": max((len(p.replicas) for p in description.partitions), default=0),
         "configs": changed_configs(connection, "topic", description.name),
@@ -182,6 +190,11 @@ def description_document(connection: Connection, description: TopicDescription) 
             for partition in description.partitions
         ],
     }
+
+
+def id_text(topic_id: object) -> str:
+    """As Kafka writes it, in the URL-safe letters of base 64; librdkafka takes the others."""
+    return str(topic_id).translate(str.maketrans("+/", "-_"))
 
 
 def print_description(document: dict[str, Any]) -> None:
@@ -281,7 +294,13 @@ moldau topic delete orders --yes --if-exists
 @cluster_options
 @json_option()
 def delete(names: tuple[str, ...], if_exists: bool, yes: bool, target: Target, as_json: bool) -> None:
-    """Delete topics with all their messages."""
+    """Delete topics with all their messages.
+
+    The cluster's own, of groups and transactions, are deleted only with --yes.
+    """
+    for name in names:
+        if name in OWN_TOPICS and not yes:
+            raise CliError(f"With {name}, {OWN_TOPICS[name]} would be lost.", "Insist with --yes.")
     connection = Connection(target)
     if not yes and sys.stdin.isatty():
         question = f"Delete {', '.join(names)} with all messages?"

@@ -282,4 +282,6 @@ def test_the_shell_is_asked_to_complete_files_and_folders(words: list[str], kind
 
 def test_suggestions_name_only_what_is_near() -> None:
     assert did_you_mean("retention.mss", ["retention.ms", "segment.bytes"]) == "Did you mean retention.ms?"
+    near = did_you_mean("billing", ["billing-1", "billing-2", "billing-3"])
+    assert near.count(", ") == 1 and near.count(" or ") == 1
     assert did_you_mean("xyz", ["retention.ms"]) == ""

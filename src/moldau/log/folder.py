@@ -250,11 +250,13 @@ class DataFolder:
         self._disk.write_atomic(f"{self.path}/{names.CLEAN_SHUTDOWN}", content.encode())
 
     def read_checkpoints(self) -> Checkpoints:
+        recovery_points = self._read_offsets(names.RECOVERY_POINTS)
+        are_due = recovery_points != {}  # else as `adopt` left them: the others were not written yet, either
         return Checkpoints(
-            self._read_offsets(names.RECOVERY_POINTS),
-            self._read_offsets(names.LOG_STARTS),
-            self._read_offsets(names.HIGH_WATERMARKS) or {},
-            self._read_offsets(names.CLEANER_OFFSETS) or {},
+            recovery_points,
+            self._read_offsets(names.LOG_STARTS, is_due=are_due),
+            self._read_offsets(names.HIGH_WATERMARKS, is_due=are_due) or {},
+            self._read_offsets(names.CLEANER_OFFSETS, is_due=are_due) or {},
         )
 
     def write_checkpoints(self, checkpoints: Checkpoints) -> None:
@@ -263,12 +265,14 @@ class DataFolder:
         self.write_offsets(names.HIGH_WATERMARKS, checkpoints.high_watermarks)
         self.write_offsets(names.CLEANER_OFFSETS, checkpoints.cleaned_to)
 
-    def _read_offsets(self, name: str) -> dict[TopicPartition, int] | None:
-        """None where the file cannot be used."""
+    def _read_offsets(self, name: str, *, is_due: bool = True) -> dict[TopicPartition, int] | None:
+        """None where the file cannot be used: told, unless it is missing before it was due."""
         path = f"{self.path}/{name}"
         try:
             return read_offsets(self._disk.read(path))
         except FileNotFoundError:
+            if not is_due:
+                return None
             damage = "is missing"
         except BadCheckpoint as found:
             damage = f"is damaged: {found}"

@@ -245,6 +245,20 @@ async def test_a_damaged_file_is_rebuilt_after_a_crash(files: str, damage: str) 
     assert seen(await world.reopen(clean=False)) == before
 
 
+async def test_a_lost_checkpoint_is_told_and_one_that_was_not_due_yet_is_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = small_segments()
+    await filled(world)
+    log = await world.reopen(clean=False)  # a crash in the folder's first minute
+    assert not caplog.messages
+    await log.flush()
+    await world.manager.write_checkpoints()
+    harm(world, FILES["log starts"], DAMAGES["missing"])
+    await world.reopen(clean=False)
+    assert [text for text in caplog.messages if "log-start-offset-checkpoint is missing" in text]
+
+
 @pytest.mark.parametrize("damage", ["missing", "cut"])
 @pytest.mark.parametrize("files", FILES)
 async def test_a_damaged_file_is_rebuilt_after_a_clean_stop(files: str, damage: str) -> None:

@@ -124,7 +124,8 @@ def print_group(view: GroupView) -> None:
     facts.append(f"coordinator {view.coordinator}")
     say(f"{bold(view.name)}  {', '.join(facts)}  {dim(lag_text(view))}")
     if view.partitions:
-        is_static = any(member.instance_id for member in view.members)
+        # In a classic group the member's id begins with the instance: once is enough.
+        is_static = any(not member.member_id.startswith(member.instance_id or "") for member in view.members)
         columns = [*PARTITION_COLUMNS, *([Column("instance")] if is_static else [])]
         print_table(columns, [partition_row(partition)[: len(columns)] for partition in view.partitions])
     else:

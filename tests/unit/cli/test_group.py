@@ -36,3 +36,13 @@ def test_static_members_are_shown_with_their_instance(capsys: pytest.CaptureFixt
 
     _, header, first, second = capsys.readouterr().out.splitlines()
     assert [line.split()[-1] for line in (header, first, second)] == ["INSTANCE", "till-7", "-"]
+
+
+def test_an_instance_that_the_members_id_begins_with_is_shown_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    classic = MemberView("till-7-5e8fde35", "till-7", "reporter", "10.0.0.7", (("orders", 0),))
+    row = PartitionView("orders", 0, 5, 17, classic)
+    print_group(GroupView("reports", "Stable", "range", 1, [classic], [row]))
+
+    assert "INSTANCE" not in capsys.readouterr().out

@@ -8,30 +8,18 @@ partition is not led here gets NOT_COORDINATOR, and the client looks for the coo
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Generic
 
 from moldau.base.errors import ErrorCode
 from moldau.coordinator.driver import Driver, State
+from moldau.coordinator.java import java_hash
 from moldau.coordinator.journal import Journal
 from moldau.coordinator.reply import Reply
 from moldau.coordinator.shard import Decision, Moment, Producer, ShardT
 from moldau.runtime.ports import Clock, Tasks
 
-HASHES_KEPT = 10_000
-"""Every request of a member needs the hash of its group's id."""
 Failed = Callable[[ErrorCode], Any]
 """Makes an API's answer from an error of the coordinator."""
-
-
-@lru_cache(maxsize=HASHES_KEPT)
-def java_hash(text: str) -> int:
-    """What Java's hash code of a text is, taken as a number without a sign."""
-    value = 0
-    data = text.encode("utf-16-be", "surrogatepass")
-    for position in range(0, len(data), 2):
-        value = (31 * value + (data[position] << 8) + data[position + 1]) & 0xFFFFFFFF
-    return value
 
 
 def partition_for(key: str, partition_count: int) -> int:

@@ -19,6 +19,7 @@ from moldau.coordinator.group.messages import Described, Join, Listed
 from moldau.coordinator.group.offsets import Committed
 from moldau.coordinator.group.records import NO_TIMESTAMP, GroupRecorded
 from moldau.coordinator.group.subscription import CONSUMER, subscribed_topics
+from moldau.coordinator.java import java_order
 from moldau.coordinator.reply import Reply
 
 
@@ -203,10 +204,13 @@ class ClassicGroup:
         return any(self._supporters[name] == len(self.members) for name, _ in join.protocols)
 
     def select_protocol(self) -> str:
-        """Every member votes for the one it likes best, of those that all of them know."""
+        """Every member votes for the one it likes best, of those that all of them know.
+
+        Of those with equal votes it is the same as in Kafka, whatever the order of the members.
+        """
         candidates = {name for name, count in self._supporters.items() if count == len(self.members)}
         votes = Counter(member.vote(candidates) for member in self.members.values())
-        return votes.most_common(1)[0][0]
+        return max(java_order(votes), key=lambda name: votes[name])
 
     def find_subscribed(self) -> None:
         """Which topics the group reads, as far as its members are consumers and can be understood."""

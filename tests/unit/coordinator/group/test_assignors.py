@@ -14,9 +14,9 @@ from moldau.coordinator.group.consumer.assignors import (
     MemberSpec,
     assign_range,
     assign_uniform,
-    java_order,
 )
 from moldau.coordinator.group.consumer.records import Target
+from moldau.coordinator.java import java_order
 
 T, U, V = UUID(int=1), UUID(int=2), UUID(int=3)
 

@@ -101,6 +101,25 @@ def test_the_protocol_that_most_members_like_best_is_chosen(coordinator: Coordin
     assert last.response.protocol_name == "sticky"
 
 
+@pytest.mark.parametrize(
+    ("names", "chosen"),
+    [
+        (("range", "roundrobin"), "range"),
+        (("range", "sticky"), "sticky"),
+        (("range", "cooperative-sticky"), "range"),
+        (("roundrobin", "cooperative-sticky"), "roundrobin"),
+    ],
+)
+def test_of_protocols_with_as_many_votes_kafkas_is_chosen_whoever_comes_first(
+    coordinator: Coordinator, names: tuple[str, str], chosen: str
+) -> None:
+    protocols = tuple((name, b"") for name in names)
+    for first in (protocols, protocols[::-1]):
+        replies = [coordinator.join(group_id=first[0][0], protocols=one) for one in (first, first[::-1])]
+        coordinator.sleep(0)
+        assert [reply.response.protocol_name for reply in replies] == [chosen, chosen]
+
+
 def test_a_protocol_that_is_named_twice_counts_once(coordinator: Coordinator) -> None:
     reply = coordinator.join(protocols=(("range", b"1"), ("range", b"2")))
     coordinator.sleep(0)

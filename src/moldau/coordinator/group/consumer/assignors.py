@@ -16,9 +16,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from moldau.coordinator.group.consumer.records import Target
-from moldau.coordinator.runtime import java_hash
-
-JAVA_TABLE_MIN = 16
+from moldau.coordinator.java import java_order
 
 
 class MemberSpec(NamedTuple):
@@ -32,20 +30,6 @@ Members = Mapping[str, MemberSpec]
 PartitionCounts = Mapping[UUID, int]
 """Of every topic that is read and exists, in the order in which they are to be dealt out."""
 Assignor = Callable[[Members, PartitionCounts], dict[str, Target]]
-
-
-def java_order(names: Iterable[str]) -> list[str]:
-    """As a hash table of Java goes through texts: who comes first gets the odd partition, in Kafka and here."""
-    rows = list(names)
-    size = JAVA_TABLE_MIN
-    while len(rows) > size * 3 // 4:
-        size *= 2
-
-    def place(name: str) -> int:
-        value = java_hash(name)
-        return (value ^ (value >> 16)) & (size - 1)
-
-    return sorted(rows, key=place)
 
 
 # ---- range --------------------------------------------------------------------------------------------------

@@ -6,13 +6,14 @@ from uuid import UUID
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.coordinator.group.consumer import records
-from moldau.coordinator.group.consumer.assignors import ASSIGNORS, MemberSpec, java_order
+from moldau.coordinator.group.consumer.assignors import ASSIGNORS, MemberSpec
 from moldau.coordinator.group.consumer.edit import Edit
 from moldau.coordinator.group.consumer.group import NO_TARGET, ConsumerGroup
 from moldau.coordinator.group.consumer.member import ConsumerMember
 from moldau.coordinator.group.consumer.reconcile import Owned, Reconciliation
 from moldau.coordinator.group.consumer.settings import ConsumerSettings
 from moldau.coordinator.group.consumer.topics import Topics, metadata_hash
+from moldau.coordinator.java import java_order
 from moldau.coordinator.re2 import BadExpression, Expression
 
 REGEX_INTERVAL_MS = 10_000

@@ -448,6 +448,7 @@ def list_groups(talk: Conversation) -> None:
                 ["stable", "EMPTY"],
                 ["Dead"],
                 ["CompletingRebalance"],
+                [" Stable "],
                 ["nonsense"],
                 [""],
             ):

@@ -149,3 +149,11 @@ def test_a_client_that_goes_away_while_it_waits_harms_nobody(wires: Callable[[],
 
     assert first.receive().generation_id == 2
     assert wires().ask("ListGroups", 4, states_filter=()).error_code is ErrorCode.none
+
+
+def test_groups_are_listed_by_state_whatever_blanks_are_around_it(wires: Callable[[], Wire]) -> None:
+    wire = wires()
+    joined = wire.ask("JoinGroup", 3, **join("listed"))
+    assert joined.error_code is ErrorCode.none
+    found = wire.ask("ListGroups", 4, states_filter=(" CompletingRebalance ",))
+    assert "listed" in {group.group_id for group in found.groups}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from moldau.base.errors import ErrorCode
-from moldau.coordinator.group.messages import Join, Joined
+from moldau.coordinator.group.messages import UNKNOWN_MEMBER, Join, Joined
 from moldau.coordinator.reply import Reply
 from moldau.wire.times import milliseconds
 
@@ -48,7 +48,7 @@ def handle(broker: Any, context: Any, request: Any) -> Reply | Joined:
     reply: Reply = broker.coordinators.groups.write(
         join.group_id,
         lambda shard, moment, reply: shard.join(join, reply, moment),
-        lambda error: Joined(error, join.member_id),
+        lambda error: Joined(error, UNKNOWN_MEMBER),
     )
     if version < NULL_PROTOCOL_SINCE_VERSION:
         return reply.map(lambda response: shaped(version, response))

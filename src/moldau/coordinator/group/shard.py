@@ -16,7 +16,7 @@ from moldau.coordinator.group import records
 from moldau.coordinator.group.classic import ClassicGroup
 from moldau.coordinator.group.classic_protocol import ClassicProtocol
 from moldau.coordinator.group.commits import Commits, Fetched, Group, PartitionWanted
-from moldau.coordinator.group.consumer.events import DIMINISHED, DOWNGRADED, ConsumerEvents, Groups
+from moldau.coordinator.group.consumer.events import DOWNGRADED, UNSETTLED, ConsumerEvents, Groups
 from moldau.coordinator.group.consumer.group import ConsumerGroup
 from moldau.coordinator.group.consumer.messages import Beat, DescribedGroup
 from moldau.coordinator.group.consumer.protocol import MEMBER_TIMERS
@@ -169,7 +169,7 @@ class GroupShard:
             self._consumer.on_downgraded(group)
             for member in group.members.values():
                 self._rebalancing.heard_from(group, member, draft)
-            if what == DIMINISHED:
+            if what == UNSETTLED:
                 self._rebalancing.prepare(group, draft)
         return draft.decision()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import (
+    both_protocols,
     cluster,
     configs,
     consumer_groups,
@@ -23,6 +24,7 @@ from . import (
 
 __all__ = [
     "SETTINGS",
+    "both_protocols",
     "cluster",
     "configs",
     "consumer_groups",

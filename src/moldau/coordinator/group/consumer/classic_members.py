@@ -52,11 +52,14 @@ class ClassicMembers:
 
     # ---- joining --------------------------------------------------------------------------------------------
 
-    def join(self, edit: Edit, join: Join) -> Joined:
-        """KafkaError where the request is refused."""
+    def join(self, edit: Edit, join: Join, *, is_last_step: bool) -> Joined:
+        """KafkaError where the request is refused. `is_last_step`: a classic group follows."""
         group = edit.group
+        if self._policy is Policy.DISABLED:
+            raise KafkaError(ErrorCode.inconsistent_group_protocol)
         self._protocol.check_room(group, join.member_id)
-        self._check_protocols(group, join)
+        if not group.supports_classic(join.protocol_type, [name for name, _ in join.protocols]):
+            raise KafkaError(ErrorCode.inconsistent_group_protocol)
         is_unknown = join.member_id == UNKNOWN_MEMBER
         member_id = self._new_id() if is_unknown else join.member_id
         if join.instance_id is None and is_unknown and join.is_id_required:
@@ -66,7 +69,9 @@ class ClassicMembers:
         member = _updated(before, join, subscription)
         has_resubscribed = self._protocol.subscribe(edit, before, member)
         owned = {id_: set(numbers) for id_, numbers in self._migration.by_id(subscription.owned).items()}
-        member = self._protocol.advance(edit, member, owned, has_resubscribed=has_resubscribed)
+        member = self._protocol.advance(
+            edit, member, owned, has_resubscribed=has_resubscribed, assigns=not is_last_step
+        )
         moment = edit.draft.moment
         self._protocol.heard_from(edit.group, member.member_id, moment, join.session_timeout_ms)
         self._deadlines.cancel((CLASSIC_JOIN, group.group_id, member.member_id))
@@ -74,12 +79,6 @@ class ClassicMembers:
         return Joined(
             ErrorCode.none, member.member_id, member.epoch, join.protocol_type, join.protocols[0][0]
         )
-
-    def _check_protocols(self, group: ConsumerGroup, join: Join) -> None:
-        if not group.supports_classic(join.protocol_type, [name for name, _ in join.protocols]):
-            raise KafkaError(ErrorCode.inconsistent_group_protocol)
-        if self._policy is Policy.DISABLED:
-            raise KafkaError(ErrorCode.group_id_not_found)
 
     @staticmethod
     def _subscription(join: Join) -> Subscription:
@@ -141,14 +140,11 @@ class ClassicMembers:
         return answers, leaving
 
     def _leaving(self, group: ConsumerGroup, leaver: Leaver) -> ConsumerMember:
-        """By its id; an administrator takes out a static member by its instance id alone, whatever it speaks."""
-        if leaver.member_id == UNKNOWN_MEMBER:
-            member = group.static_member(leaver.instance_id)
-            if member is None:
-                raise KafkaError(ErrorCode.unknown_member_id)
-            return member
-        member = self._known(group, leaver.member_id, leaver.instance_id)
-        if member.classic is None:
+        """Whatever it speaks: an administrator takes out members of both protocols, static ones by instance id."""
+        if leaver.member_id != UNKNOWN_MEMBER:
+            return self._known(group, leaver.member_id, leaver.instance_id)
+        member = group.static_member(leaver.instance_id)
+        if member is None:
             raise KafkaError(ErrorCode.unknown_member_id)
         return member
 
@@ -185,14 +181,14 @@ def _is_behind(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def _updated(member: ConsumerMember, join: Join, subscription: Subscription) -> ConsumerMember:
+    """What the classic protocol has no word for stays as a consumer said it: the assignor, perhaps the rack."""
     return member._replace(
-        instance_id=join.instance_id,
-        rack_id=subscription.rack_id,
+        instance_id=member.instance_id if join.instance_id is None else join.instance_id,
+        rack_id=subscription.rack_id or member.rack_id,
         client_id=join.client_id,
         client_host=join.client_host,
         topics=frozenset(subscription.topics),
         regex="",
         rebalance_timeout_ms=join.rebalance_timeout_ms,
-        assignor=None,
         classic=ClassicMetadata(join.session_timeout_ms, join.protocols),
     )

@@ -26,15 +26,25 @@ from moldau.coordinator.group.consumer.records import ConsumerRecord
 from moldau.coordinator.group.consumer.settings import ConsumerSettings
 from moldau.coordinator.group.consumer.topics import Topics
 from moldau.coordinator.group.draft import Draft
-from moldau.coordinator.group.messages import AllLeft, Heard, Heartbeat, Join, Joined, Leaver, Sync, Synced
+from moldau.coordinator.group.messages import (
+    UNKNOWN_MEMBER,
+    AllLeft,
+    Heard,
+    Heartbeat,
+    Join,
+    Joined,
+    Leaver,
+    Sync,
+    Synced,
+)
 from moldau.coordinator.group.rebalance import TimerKey
 from moldau.coordinator.group.records import GroupForgotten
 from moldau.coordinator.group.settings import GroupSettings
 from moldau.coordinator.reply import Reply
 from moldau.coordinator.shard import Decision, Moment
 
-STEADY, DIMINISHED = DOWNGRADED = ("downgraded", "downgraded and diminished")
-"""A classic group again: with as many members, the last consumer having become one of them, or with fewer."""
+STEADY, UNSETTLED = DOWNGRADED = ("downgraded", "downgraded and unsettled")
+"""A classic group again: everyone has what it is to have, or there is something to assign anew."""
 RETRY_MS = 1_000
 """When a member that is out of time is looked at again: that it is out may not have been recorded."""
 Groups = dict[str, ClassicGroup | ConsumerGroup]
@@ -154,12 +164,12 @@ class ConsumerEvents:
         if not leaving:
             return
         if self._migration.may_downgrade(edit.group, leaving):
-            self._downgrade(edit, leaving, DIMINISHED)
+            self._downgrade(edit, leaving, UNSETTLED)
         else:
             self._protocol.remove(edit, leaving)
 
     def _downgrade(self, edit: Edit, leaving: Collection[ConsumerMember], what: str) -> None:
-        self._migration.downgrade(edit.group, leaving, edit.draft)
+        self._migration.downgrade(edit, leaving)
         self._deadlines.set((what, edit.group.group_id, ""), edit.draft.moment.ms)
 
     def on_downgraded(self, group: ClassicGroup) -> None:
@@ -176,12 +186,13 @@ class ConsumerEvents:
 
     def join(self, group: ConsumerGroup, join: Join, reply: Reply, moment: Moment) -> Decision:
         edit = Edit(group, Draft(moment))
+        is_last = self._migration.may_replace(group, join.instance_id)
         try:
-            answer = self._classic.join(edit, join)
+            answer = self._classic.join(edit, join, is_last_step=is_last)
         except KafkaError as refusal:
-            return Decision(answers=((reply, Joined(refusal.code, join.member_id)),))
-        if self._migration.may_downgrade(edit.group, ()):
-            self._downgrade(edit, (), STEADY)
+            return Decision(answers=((reply, Joined(refusal.code, UNKNOWN_MEMBER)),))
+        if is_last:
+            self._downgrade(edit, (), STEADY if self._migration.is_settled(edit.group) else UNSETTLED)
         edit.draft.answer(reply, answer)
         return edit.draft.decision()
 
@@ -219,8 +230,8 @@ class ConsumerEvents:
 
 
 def _is_late(what: str, group: ConsumerGroup, member: ConsumerMember) -> bool:
-    if what == REVOCATION:
-        return member.state is MemberState.UNREVOKED
+    if what == REVOCATION:  # one who is away has given up what it was asked to
+        return member.state is MemberState.UNREVOKED and member.epoch != LEAVING_FOR_A_WHILE
     if what == SESSION:
         return True
     if what == CLASSIC_JOIN:

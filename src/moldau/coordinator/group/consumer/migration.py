@@ -122,8 +122,30 @@ class Migration:
         is_classic = 0 < left == classic_left <= self._classic_members_max
         return is_classic and self._settings.migration.allows_downgrade
 
-    def downgrade(self, group: ConsumerGroup, leaving: Collection[ConsumerMember], draft: Draft) -> None:
-        """Records only; the members' timers and the rebalance follow when they are applied."""
+    def may_replace(self, group: ConsumerGroup, instance_id: str | None) -> bool:
+        """Whether a classic instance takes the place of the only consumer, and the group may follow."""
+        replaced = group.static_member(instance_id)
+        if replaced is None or replaced.classic is not None:
+            return False
+        count = len(group.members)
+        is_classic = group.classic_count == count - 1 and count <= self._classic_members_max
+        return is_classic and self._settings.migration.allows_downgrade
+
+    @staticmethod
+    def is_settled(group: ConsumerGroup) -> bool:
+        """Everyone has what it is to have. Otherwise the classic group assigns anew, or partitions would be nobody's.
+
+        Kafka does so where there is no target for the last epoch, but not where members are on their way to it.
+        """
+        epoch = group.assignment_epoch
+        return epoch >= group.epoch and all(one.is_reconciled_to(epoch) for one in group.members.values())
+
+    def downgrade(self, edit: Edit, leaving: Collection[ConsumerMember]) -> None:
+        """Records only; the members' timers and the rebalance follow when they are applied.
+
+        Members know the epoch from before this decision, so that is the generation in which they go on.
+        """
+        group, draft = edit.group, edit.draft
         gone = {member.member_id for member in leaving}
         left = [member for member in group.members.values() if member.member_id not in gone]
         for record in group.tombstones():
@@ -135,7 +157,13 @@ class Migration:
         rows = tuple(self._row(member, protocol) for member in left)
         draft.record(
             GroupRecorded(
-                group.group_id, CONSUMER, group.epoch, protocol, scratch.leader, draft.moment.wall_ms, rows
+                group.group_id,
+                CONSUMER,
+                edit.original.epoch,
+                protocol,
+                scratch.leader,
+                draft.moment.wall_ms,
+                rows,
             )
         )
 

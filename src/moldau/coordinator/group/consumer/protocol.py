@@ -157,13 +157,20 @@ class ConsumerProtocol:
         owned: Owned | None,
         *,
         has_resubscribed: bool,
+        assigns: bool = True,
     ) -> ConsumerMember:
-        """Raise the epoch if something has changed, compute the target if it is time, take the member's next step."""
+        """Raise the epoch if something has changed, compute the target if it is time, take the member's next step.
+
+        Where the group does not assign any more, the step is for a target that still counts, or none.
+        """
         evolution = self._evolution
         has_resolved = evolution.resolve_regexes(edit)
         if has_resubscribed or has_resolved or edit.original.is_outdated:
             evolution.refresh(edit, is_changed=has_resubscribed or has_resolved)
-        evolution.compute_target(edit)
+        if assigns:
+            evolution.compute_target(edit)
+        elif edit.group.assignment_epoch < edit.group.epoch:
+            return member
         moved = evolution.reconcile(edit, member, owned, has_resubscribed=has_resubscribed or has_resolved)
         if moved != member:
             edit.record(moved.as_assigned(edit.group.group_id))

@@ -2,20 +2,22 @@
 
 What clients send is run in the broker, so no expression may hold it up: it is compiled to states (Thompson), and all
 states that a text may have led to are followed at once. Whole texts are matched, as Kafka matches names of topics.
-Groups capture nothing, and whether a repetition is greedy makes no difference. Left out are Unicode's scripts.
+Groups capture nothing, and whether a repetition is greedy makes no difference. What is refused, and with which words,
+is as in RE2/J, which Kafka uses; but for a parenthesis too many, which that calls an internal error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from moldau.coordinator.re2_letters import CONTROLS, PERL, POSIX, Test, is_word, unicode_class
+
 REPEAT_MAX = 1000
 """RE2's own limit of a count, and of nested counts multiplied."""
 STATES_MAX = 4_000
 LENGTH_MAX = 10_000
 """With the number of states it bounds what a text may cost."""
-
-Test = Callable[[str], bool]
+OCTAL, OCTAL_DIGITS_MAX = frozenset("01234567"), 3
 
 
 class BadExpression(ValueError):
@@ -87,6 +89,8 @@ Part = tuple[int, int]
 """The first and the last state of a part of an expression."""
 Node = Callable[[], Part]
 """Makes a part's states anew: a part that is repeated is made several times."""
+Bounds = tuple[int, int | None]
+"""How often at least and at most; None is: without an end."""
 
 
 class _Parser:
@@ -97,6 +101,7 @@ class _Parser:
         self._ignores_case = False
         self._dot_takes_newline = False
         self._is_multiline = False
+        self._names: set[str] = set()
 
     def parse(self) -> Part:
         node, _ = self._alternatives()
@@ -121,36 +126,36 @@ class _Parser:
 
     def _sequence(self) -> tuple[Node, int]:
         nodes: list[Node] = []
-        size = 1
-        while self._position < len(self._source) and self._source[self._position] not in "|)":
-            node, count = self._repeated()
-            if node is not None:
-                nodes.append(node)
-                size = max(size, count)
-        return (lambda: self._chain(nodes)), size
-
-    def _repeated(self) -> tuple[Node | None, int]:
-        letter = self._source[self._position]
-        if letter in "*+?":
-            raise BadExpression("missing argument to repetition operator")
-        node, size = self._atom()
+        sizes: list[int] = []
         was_repeated = False
-        while (bounds := self._bounds()) is not None:
-            if node is None:
-                raise BadExpression("missing argument to repetition operator")
-            if was_repeated:
+        while self._position < len(self._source) and self._source[self._position] not in "|)":
+            is_brace = self._source[self._position] == "{"
+            bounds = self._bounds()
+            if bounds is None:
+                made, size = self._atom()
+                nodes += made  # none where only flags were set: then a repetition is of what came before
+                sizes += [size] * len(made)
+            elif was_repeated:
                 raise BadExpression("invalid nested repetition operator")
-            was_repeated = True
-            least, most = bounds
-            size *= max(least, most or 1, 1)
-            if size > REPEAT_MAX:
-                raise BadExpression("invalid repeat count")
-            node = self._repeat(node, least, most)
-        return node, size
+            elif not nodes:
+                raise BadExpression("missing argument to repetition operator")
+            else:
+                nodes[-1], sizes[-1] = self._repeated(nodes[-1], sizes[-1], bounds)
+            was_repeated = (
+                bounds is not None or is_brace
+            )  # RE2/J takes a brace for one, though it is a letter
+        return (lambda: self._chain(nodes)), max(sizes, default=1)
 
-    def _bounds(self) -> tuple[int, int | None] | None:
+    def _repeated(self, node: Node, size: int, bounds: Bounds) -> tuple[Node, int]:
+        least, most = bounds
+        size *= max(least, most or 1, 1)
+        if size > REPEAT_MAX:
+            raise BadExpression("invalid repeat count")
+        return self._repeat(node, least, most), size
+
+    def _bounds(self) -> Bounds | None:
         """Of a repetition at this place; a brace that is no repetition is a letter."""
-        bounds: tuple[int, int | None]
+        bounds: Bounds
         if self._take("*"):
             bounds = 0, None
         elif self._take("+"):
@@ -165,7 +170,7 @@ class _Parser:
         self._take("?")
         return bounds
 
-    def _counted(self) -> tuple[int, int | None] | None:
+    def _counted(self) -> Bounds | None:
         stop = self._source.find("}", self._position)
         if not self._source.startswith("{", self._position) or stop < 0:
             return None
@@ -181,91 +186,103 @@ class _Parser:
 
     # ---- atoms ----------------------------------------------------------------------------------------------
 
-    def _atom(self) -> tuple[Node | None, int]:
+    def _atom(self) -> tuple[list[Node], int]:
+        """Mostly one node: flags make none, a quotation one for each letter."""
         letter = self._next()
         if letter == "(":
             return self._group()
         if letter == "[":
-            return self._one_of(self._letters(self._class())), 1
-        if letter == ".":
+            node = self._one_of(self._class())
+        elif letter == ".":
             takes_newline = self._dot_takes_newline
-            return self._one_of(lambda one: takes_newline or one != "\n"), 1
-        if letter in "^$":
-            return self._place(letter, self._is_multiline), 1
-        if letter == "\\":
-            return self._escaped()
-        return self._one_of(self._letters(lambda one: one == letter)), 1
+            node = self._one_of(lambda one: takes_newline or one != "\n")
+        elif letter in "^$":
+            node = self._place(letter, self._is_multiline)
+        elif letter == "\\":
+            return self._escaped(), 1
+        else:
+            node = self._one_of(self._letters(_equal_to(letter)))
+        return [node], 1
 
-    def _group(self) -> tuple[Node | None, int]:
+    def _group(self) -> tuple[list[Node], int]:
         flags = self._ignores_case, self._dot_takes_newline, self._is_multiline
         if self._take("?"):
             if self._take("P<") or self._take("<"):
-                name = self._until(">", "invalid named capture")
-                if not name or not all(one.isalnum() or one == "_" for one in name):
-                    raise BadExpression("invalid named capture")
+                self._name()
             elif not self._flags():
-                return None, 1
+                return [], 1
         node, size = self._alternatives()
         self._ignores_case, self._dot_takes_newline, self._is_multiline = flags
         if not self._take(")"):
             raise BadExpression("missing closing )")
-        return node, size
+        return [node], size
+
+    def _name(self) -> None:
+        name = self._until(">", "invalid named capture")
+        if not name or not all(map(is_word, name)):
+            raise BadExpression("invalid named capture")
+        if name in self._names:
+            raise BadExpression("duplicate capture group name")
+        self._names.add(name)
 
     def _flags(self) -> bool:
         """`(?i)` holds for the rest of its group, `(?i:` for a group of its own: then this is True."""
-        value = True
+        value, has_any = True, True  # a minus must be of something
         while True:
-            letter = self._next("missing closing )")
-            if letter == "-":
-                value = False
-            elif letter == "i":
+            letter = self._next("invalid or unsupported Perl syntax")
+            if letter == "-" and value:
+                value, has_any = False, False
+                continue
+            if letter in ":)" and has_any:
+                return letter == ":"
+            if letter == "i":
                 self._ignores_case = value
             elif letter == "s":
                 self._dot_takes_newline = value
             elif letter == "m":
                 self._is_multiline = value
-            elif letter == "U":
-                continue
-            elif letter in ":)":
-                return letter == ":"
-            else:
+            elif letter != "U":
                 raise BadExpression("invalid or unsupported Perl syntax")
+            has_any = True
 
-    def _escaped(self) -> tuple[Node | None, int]:
+    def _escaped(self) -> list[Node]:
         letter = self._next("trailing backslash at end of expression")
         if letter in "Az":
-            return self._place("^" if letter == "A" else "$", is_multiline=False), 1
+            return [self._place("^" if letter == "A" else "$", is_multiline=False)]
         if letter in "bB":
-            return self._place(letter, is_multiline=False), 1
+            return [self._place(letter, is_multiline=False)]
         if letter == "Q":
             stop = self._source.find("\\E", self._position)
             stop = len(self._source) if stop < 0 else stop
             quoted = self._source[self._position : stop]
             self._position = min(stop + 2, len(self._source))
-            nodes = [self._one_of(self._letters(_equal_to(one))) for one in quoted]
-            return (lambda: self._chain(nodes)), 1
+            return [self._one_of(self._letters(_equal_to(one))) for one in quoted]
         self._position -= 1
-        test = self._escaped_test()
-        return self._one_of(self._letters(test)), 1
+        return [self._one_of(self._escaped_test())]
 
     def _escaped_test(self) -> Test:
         """Of one letter, within a class or outside."""
         letter = self._next("trailing backslash at end of expression")
-        if letter.lower() in _PERL:
-            test = _PERL[letter.lower()]
-            return (lambda one: not test(one)) if letter.isupper() else test
+        if letter.lower() in PERL:
+            return self._letters(PERL[letter.lower()], negated=letter.isupper())
         if letter in "pP":
-            name = self._until("}", "invalid character class range") if self._take("{") else self._next()
+            missing = "invalid character class range"
+            name = self._until("}", missing) if self._take("{") else self._next(missing)
             negated = (letter == "P") != name.startswith("^")
-            found = _UNICODE.get(name.removeprefix("^"))
+            found = unicode_class(name.removeprefix("^"))
             if found is None:
                 raise BadExpression("invalid character class range")
-            return (lambda one: not found(one)) if negated else found
-        return _equal_to(self._escaped_letter(letter))
+            return self._letters(found, negated=negated)
+        return self._letters(_equal_to(self._escaped_letter(letter)))
 
     def _escaped_letter(self, letter: str) -> str:
-        if letter in _CONTROLS:
-            return _CONTROLS[letter]
+        if letter in CONTROLS:
+            return CONTROLS[letter]
+        if letter == "0" or (letter in OCTAL and self._peek() in OCTAL):  # else it would refer to a group
+            digits = letter
+            while len(digits) < OCTAL_DIGITS_MAX and self._peek() in OCTAL:
+                digits += self._next()
+            return chr(int(digits, 8))
         if letter == "x":
             digits = (
                 self._until("}", "invalid escape sequence")
@@ -276,7 +293,7 @@ class _Parser:
                 return chr(int(digits, 16))
             except (ValueError, OverflowError):
                 raise BadExpression("invalid escape sequence") from None
-        if letter.isalnum():
+        if letter.isascii() and letter.isalnum():
             raise BadExpression("invalid escape sequence")
         return letter
 
@@ -294,35 +311,40 @@ class _Parser:
         return lambda one: any(test(one) for test in tests)
 
     def _class_item(self) -> Test:
-        if self._take("[:"):
+        if self._source.find(":]", self._position) >= 0 and self._take("[:"):
             name = self._until(":]", "invalid character class range")
-            found = _POSIX.get(name.removeprefix("^"))
+            found = POSIX.get(name.removeprefix("^"))
             if found is None:
                 raise BadExpression("invalid character class range")
-            return (lambda one: not found(one)) if name.startswith("^") else found
+            return self._letters(found, negated=name.startswith("^"))
         letter = self._next("missing closing ]")
         if letter == "\\":
             following = self._source[self._position : self._position + 1]
-            if following.lower() in _PERL or following in ("p", "P"):
+            if following.lower() in PERL or following in ("p", "P"):
                 return self._escaped_test()
             letter = self._escaped_letter(self._next("trailing backslash at end of expression"))
         rest = self._source[self._position : self._position + 2]
         if len(rest) < 2 or rest[0] != "-" or rest[1] == "]":
-            return _equal_to(letter)
+            return self._letters(_equal_to(letter))
         self._position += 1
         high = self._next("missing closing ]")
         if high == "\\":
             high = self._escaped_letter(self._next("trailing backslash at end of expression"))
         if high < letter:
             raise BadExpression("invalid character class range")
-        return lambda one: letter <= one <= high
+        return self._letters(lambda one: letter <= one <= high)
 
     # ---- states ---------------------------------------------------------------------------------------------
 
-    def _letters(self, test: Test) -> Test:
-        if not self._ignores_case:
-            return test
-        return lambda one: test(one) or test(one.lower()) or test(one.upper())
+    def _letters(self, test: Test, *, negated: bool = False) -> Test:
+        """In either case where that makes no difference; what is negated is so in both cases."""
+        either = test
+        if self._ignores_case:
+
+            def either(one: str) -> bool:
+                return test(one) or test(one.lower()) or test(one.upper())
+
+        return (lambda one: not either(one)) if negated else either
 
     def _one_of(self, test: Test) -> Node:
         def make() -> Part:
@@ -338,8 +360,8 @@ class _Parser:
                 return position == 0 or (is_multiline and text[position - 1] == "\n")
             if letter == "$":
                 return position == len(text) or (is_multiline and text[position] == "\n")
-            before = position > 0 and _is_word(text[position - 1])
-            after = position < len(text) and _is_word(text[position])
+            before = position > 0 and is_word(text[position - 1])
+            after = position < len(text) and is_word(text[position])
             return (before != after) == (letter == "b")
 
         def make() -> Part:
@@ -400,6 +422,10 @@ class _Parser:
         self._position += 1
         return self._source[self._position - 1]
 
+    def _peek(self) -> str:
+        """Nothing at the end."""
+        return self._source[self._position : self._position + 1]
+
     def _until(self, end: str, missing: str) -> str:
         stop = self._source.find(end, self._position)
         if stop < 0:
@@ -411,39 +437,3 @@ class _Parser:
 
 def _equal_to(letter: str) -> Test:
     return lambda one: one == letter
-
-
-def _is_word(letter: str) -> bool:
-    return letter.isascii() and (letter.isalnum() or letter == "_")
-
-
-def _within(letters: str) -> Test:
-    return lambda one: one in letters
-
-
-_PERL: dict[str, Test] = {"d": _within("0123456789"), "s": _within("\t\n\f\r "), "w": _is_word}
-_CONTROLS = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
-_POSIX: dict[str, Test] = {
-    "alnum": lambda one: one.isascii() and one.isalnum(),
-    "alpha": lambda one: one.isascii() and one.isalpha(),
-    "ascii": str.isascii,
-    "blank": _within("\t "),
-    "cntrl": lambda one: one < " " or one == "\x7f",
-    "digit": _PERL["d"],
-    "graph": lambda one: "!" <= one <= "~",
-    "lower": lambda one: "a" <= one <= "z",
-    "print": lambda one: " " <= one <= "~",
-    "punct": lambda one: "!" <= one <= "~" and not one.isalnum(),
-    "space": _within("\t\n\v\f\r "),
-    "upper": lambda one: "A" <= one <= "Z",
-    "word": _is_word,
-    "xdigit": _within("0123456789abcdefABCDEF"),
-}
-_UNICODE: dict[str, Test] = {
-    "L": str.isalpha,
-    "Lu": str.isupper,
-    "Ll": str.islower,
-    "N": str.isnumeric,
-    "Nd": str.isdecimal,
-    "Any": lambda _one: True,
-}

@@ -1,22 +1,25 @@
 """Regular expressions with RE2's syntax, matched in time proportional to the text, whatever the expression.
 
-What clients send is run in the broker, so no expression may hold it up: it is compiled to states (Thompson), and all
-states that a text may have led to are followed at once. Whole texts are matched, as Kafka matches names of topics.
-Groups capture nothing, and whether a repetition is greedy makes no difference. What is refused, and with which words,
-is as in RE2/J, which Kafka uses; but for a parenthesis too many, which that calls an internal error.
+What clients send is run in the broker, so no expression may hold it up: it is compiled to states (`re2_states`), of
+which there is a limited number. Whole texts are matched, as Kafka matches names of topics. Groups capture nothing, and
+whether a repetition is greedy makes no difference. What is refused, and with which words, is as in RE2/J, which Kafka
+uses; but for a parenthesis too many, which that calls an internal error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from moldau.coordinator.re2_letters import CONTROLS, PERL, POSIX, Test, is_word, unicode_class
+from moldau.coordinator.re2_states import Automaton, Beside, Place, States
 
 REPEAT_MAX = 1000
 """RE2's own limit of a count, and of nested counts multiplied."""
-STATES_MAX = 4_000
+STATES_MAX = 12_000
 LENGTH_MAX = 10_000
-"""With the number of states it bounds what a text may cost."""
+"""So that a list of names of that length has room, and no text costs more than it."""
+LETTERS_KEPT = 256
 OCTAL, OCTAL_DIGITS_MAX = frozenset("01234567"), 3
 
 
@@ -30,59 +33,14 @@ class Expression:
     def __init__(self, source: str) -> None:
         if len(source) > LENGTH_MAX:
             raise BadExpression("expression too large")
-        self._states = _States()
+        states = States()
         try:
-            self._start, self._end = _Parser(source, self._states).parse()
+            self._automaton = Automaton(states, *_Parser(source, states).parse())
         except RecursionError:
             raise BadExpression("expression nests too deeply") from None
 
     def matches(self, text: str) -> bool:
-        states = self._states
-        current = states.closure([self._start], text, 0)
-        for position, letter in enumerate(text):
-            moved = [
-                target
-                for state in current
-                if (test := states.tests[state]) is not None and test(letter)
-                for target in states.targets[state]
-            ]
-            if not moved:
-                return False
-            current = states.closure(moved, text, position + 1)
-        return self._end in current
-
-
-class _States:
-    """A state has a test of a letter, or a condition on the place, or leads on freely; and where it leads."""
-
-    def __init__(self) -> None:
-        self.tests: list[Test | None] = []
-        self.places: list[Callable[[str, int], bool] | None] = []
-        self.targets: list[list[int]] = []
-
-    def add(self, test: Test | None = None, place: Callable[[str, int], bool] | None = None) -> int:
-        if len(self.tests) >= STATES_MAX:
-            raise BadExpression("expression too large")
-        self.tests.append(test)
-        self.places.append(place)
-        self.targets.append([])
-        return len(self.tests) - 1
-
-    def closure(self, start: list[int], text: str, position: int) -> dict[int, None]:
-        """All states that are reached without another letter, each once."""
-        found: dict[int, None] = {}
-        waiting = list(reversed(start))
-        while waiting:
-            state = waiting.pop()
-            if state in found:
-                continue
-            place = self.places[state]
-            if place is not None and not place(text, position):
-                continue
-            found[state] = None
-            if self.tests[state] is None:
-                waiting.extend(reversed(self.targets[state]))
-        return found
+        return self._automaton.matches(text)
 
 
 Part = tuple[int, int]
@@ -94,7 +52,7 @@ Bounds = tuple[int, int | None]
 
 
 class _Parser:
-    def __init__(self, source: str, states: _States) -> None:
+    def __init__(self, source: str, states: States) -> None:
         self._source = source
         self._position = 0
         self._states = states
@@ -107,7 +65,10 @@ class _Parser:
         node, _ = self._alternatives()
         if self._position < len(self._source):
             raise BadExpression("unexpected )")
-        return node()
+        start, end = node()
+        last = self._add()
+        self._states.targets[end].append(last)
+        return start, last
 
     # ---- structure ------------------------------------------------------------------------------------------
 
@@ -348,30 +309,27 @@ class _Parser:
 
     def _one_of(self, test: Test) -> Node:
         def make() -> Part:
-            first, last = self._states.add(test), self._states.add()
-            self._states.targets[first].append(last)
-            return first, last
+            state = self._add(test)
+            return state, state
 
         return make
 
     def _place(self, letter: str, is_multiline: bool) -> Node:
-        def holds(text: str, position: int) -> bool:
-            if letter == "^":
-                return position == 0 or (is_multiline and text[position - 1] == "\n")
-            if letter == "$":
-                return position == len(text) or (is_multiline and text[position] == "\n")
-            before = position > 0 and is_word(text[position - 1])
-            after = position < len(text) and is_word(text[position])
-            return (before != after) == (letter == "b")
+        def holds(before: Beside, after: Beside) -> bool:
+            if letter in "^$":
+                outside = before if letter == "^" else after
+                return outside is Beside.NOTHING or (is_multiline and outside is Beside.NEWLINE)
+            is_between = (before is Beside.WORD) != (after is Beside.WORD)
+            return is_between == (letter == "b")
 
         def make() -> Part:
-            state = self._states.add(place=holds)
+            state = self._add(place=holds)
             return state, state
 
         return make
 
     def _chain(self, nodes: list[Node]) -> Part:
-        first = last = self._states.add()
+        first = last = self._add()
         for node in nodes:
             start, end = node()
             self._states.targets[last].append(start)
@@ -379,7 +337,7 @@ class _Parser:
         return first, last
 
     def _either(self, nodes: list[Node]) -> Part:
-        first, last = self._states.add(), self._states.add()
+        first, last = self._add(), self._add()
         for node in nodes:
             start, end = node()
             self._states.targets[first].append(start)
@@ -391,13 +349,13 @@ class _Parser:
             states = self._states
             first, last = self._chain([node] * least)
             if most is None:
-                loop = states.add()
+                loop = self._add()
                 start, end = node()
                 states.targets[last].append(loop)
                 states.targets[loop].append(start)
                 states.targets[end].append(loop)
                 return first, loop
-            stop = states.add()
+            stop = self._add()
             states.targets[last].append(stop)
             for _ in range(most - least):
                 start, end = node()
@@ -407,6 +365,11 @@ class _Parser:
             return first, stop
 
         return make
+
+    def _add(self, test: Test | None = None, place: Place | None = None) -> int:
+        if len(self._states.tests) >= STATES_MAX:
+            raise BadExpression("expression too large")
+        return self._states.add(test, place)
 
     # ---- the text -------------------------------------------------------------------------------------------
 
@@ -435,5 +398,7 @@ class _Parser:
         return found
 
 
+@lru_cache(maxsize=LETTERS_KEPT)
 def _equal_to(letter: str) -> Test:
+    """The same for the same letter: what leads on by one test is looked at together."""
     return lambda one: one == letter

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moldau.coordinator import re2_states
 from moldau.coordinator.re2 import BadExpression, Expression
 
 
@@ -93,6 +94,23 @@ def test_what_is_no_expression_is_refused_with_its_reason(source: str, reason: s
 
 def test_an_expression_that_others_take_for_ever_over_is_matched_as_fast_as_any() -> None:
     assert not Expression("(a+)+(a|aa)*$").matches("a" * 2_000 + "!")
+
+
+def test_what_is_kept_of_an_expression_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"{one}{two}{three}" for one in "abc" for two in "abc-" for three in "ab\n"]
+    source = r"(?m)(a|b\b.)?.*(b|-\B.|$.)"
+    expected = [Expression(source).matches(text) for text in texts]
+    assert True in expected and False in expected
+    monkeypatch.setattr(re2_states, "KEPT_MAX", 10)
+    often = Expression(source)
+    assert [often.matches(text) for text in texts] == expected
+
+
+def test_a_long_list_of_names_is_an_expression() -> None:
+    names = [f"team-{number}.orders.v1" for number in range(400)]
+    expression = Expression("|".join(names))
+    assert all(map(expression.matches, names))
+    assert not expression.matches("team-400.orders.v1")
 
 
 def test_counts_that_multiply_are_bounded() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..conversation import Conversation, scenario
 from .consumer_groups import HEARSAY_S, Consumer, describe, subscription, topic_of
-from .groups import Member, members, settle
+from .groups import SUBSCRIPTION, Member, members, settle
 
 
 def range_of(topic: str, *owned: int) -> dict[str, Any]:
@@ -46,8 +46,8 @@ def leave_group_consumers(talk: Conversation) -> None:
     leave("by both", ("three", "i3"))
 
 
-@scenario("JoinGroup", "a consumer's place", versions=(5, 9))
-def join_group_in_a_consumers_place(talk: Conversation) -> None:
+@scenario("JoinGroup", "in place of a consumer", versions=(5, 9))
+def join_group_in_place_of_a_consumer(talk: Conversation) -> None:
     topic, group = topic_of(talk, "t", 2), talk.name("g")
     Consumer(talk, group, "one").join("stays", [topic])
     Consumer(talk, group, "two", "i").join("is replaced", [topic], rack_id="r", server_assignor="range")
@@ -80,8 +80,8 @@ def join_group_refused(talk: Conversation) -> None:
     join("an instance that nobody has", "other")
 
 
-@scenario("JoinGroup", "the last consumer's place", versions=(5, 9))
-def join_group_in_the_last_place(talk: Conversation) -> None:
+@scenario("JoinGroup", "in place of the last consumer", versions=(5, 9))
+def join_group_in_place_of_the_last_consumer(talk: Conversation) -> None:
     topic, other, group = topic_of(talk, "t", 4), topic_of(talk, "u", 2), talk.name("g")
     with members(talk, group, 1) as (stays,), members(talk, group, 1) as (takes,):
         together(talk, group, topic, Consumer(talk, group, "one", "i"), stays)
@@ -107,7 +107,7 @@ def join_group_in_the_last_place(talk: Conversation) -> None:
 def join_group_as_many_votes(talk: Conversation) -> None:
     """Two members with opposite preferences: one protocol is chosen whoever came first."""
     for first, second in permutations(("range", "roundrobin", "sticky", "cooperative-sticky"), 2):
-        protocols = [{"name": name, "metadata": name.encode()} for name in (first, second)]
+        protocols = [{"name": name, "metadata": SUBSCRIPTION} for name in (first, second)]
         with members(talk, talk.name(f"{first}-{second}"), 2) as (one, two):
             one.enter("comes first", protocols)
             two.join("for an id", protocols[::-1])

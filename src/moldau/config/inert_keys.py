@@ -131,10 +131,13 @@ _REASONS = {
         alter.log.dirs.replication.quota.window.size.seconds int 1..
         auto.leader.rebalance.enable boolean
         controlled.shutdown.enable boolean
+        follower.replication.throttled.rate long cluster-wide 0..
         inter.broker.listener.name string
         leader.imbalance.check.interval.seconds long 1..
+        leader.replication.throttled.rate long cluster-wide 0..
         num.replica.alter.log.dirs.threads int
         num.replica.fetchers int cluster-wide 1..
+        replica.alter.log.dirs.io.max.bytes.per.second long cluster-wide 0..
         replica.fetch.backoff.ms int 0..
         replica.fetch.max.bytes int 0..
         replica.fetch.min.bytes int

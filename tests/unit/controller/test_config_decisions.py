@@ -237,6 +237,22 @@ def test_a_brokers_settings_are_its_own_or_those_of_all(image: ClusterImage) -> 
     assert default.record is not None and default.record.resource == ConfigResource(BROKER, "")
 
 
+@pytest.mark.parametrize("broker", ["1", ""])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    ],
+)
+def test_the_throttles_that_kafkas_reassignment_tool_sets_are_taken(
+    image: ClusterImage, broker: str, key: str
+) -> None:
+    (outcome,) = alter(image, incremental(BROKER, broker, (key, SET, "10000000")))
+    assert settings(outcome) == {key: "10000000"}
+
+
 def test_a_resource_named_twice_is_refused_and_the_others_change(image: ClusterImage) -> None:
     change = ("consumer.session.timeout.ms", SET, "50000")
     outcomes = alter(

@@ -23,20 +23,24 @@ FEATURES = (("group.version", 0, 1, 1), ("transaction.version", 0, 2, 2))
 there are consumer groups (KIP-848); by that of transactions, that an epoch belongs to each of them, and that brokers
 add partitions themselves (KIP-890)."""
 FEATURES_EPOCH = 0
+FEATURES_FROM_0_SINCE_VERSION = 4
+"""Before that, features that are supported from version 0 on are left out, as Kafka does: Java clients from 3.2 to 3.8
+take a range from 0 for an error and give up their network thread."""
 
 
 def handle(broker: Any, context: Any, request: Any) -> object:
     if request is None:
-        return _answer(ErrorCode.unsupported_version, [broker.routes[API_KEY]])
+        return _answer(0, ErrorCode.unsupported_version, [broker.routes[API_KEY]])
     if context.version >= SOFTWARE_SINCE_VERSION:
         software = (request.client_software_name, request.client_software_version)
         if not all(SOFTWARE_NAME.fullmatch(text) for text in software):
-            return _answer(ErrorCode.invalid_request, [])
+            return _answer(context.version, ErrorCode.invalid_request, [])
         context.connection.client_software = software
-    return _answer(ErrorCode.none, broker.routes.values())
+    return _answer(context.version, ErrorCode.none, broker.routes.values())
 
 
-def _answer(error: ErrorCode, routes: Any) -> object:
+def _answer(version: int, error: ErrorCode, routes: Any) -> object:
+    least = 0 if version >= FEATURES_FROM_0_SINCE_VERSION else 1
     return SimpleNamespace(
         error_code=error,
         api_keys=tuple(
@@ -47,7 +51,9 @@ def _answer(error: ErrorCode, routes: Any) -> object:
         ),
         throttle_time=0,
         supported_features=tuple(
-            SimpleNamespace(name=name, min_version=low, max_version=high) for name, low, high, _ in FEATURES
+            SimpleNamespace(name=name, min_version=low, max_version=high)
+            for name, low, high, _ in FEATURES
+            if low >= least
         ),
         finalized_features_epoch=FEATURES_EPOCH,
         finalized_features=tuple(

@@ -16,7 +16,7 @@ from moldau.base.errors import ErrorCode
 from moldau.log.index import Read
 from moldau.log.scan import Batch
 from moldau.log.transactions import Aborted, Ended, OpenTransactions, read_marker
-from moldau.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, SEQUENCE_MAX
+from moldau.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, PRODUCER_EPOCH_MAX, SEQUENCE_MAX
 from moldau.runtime.ports import File
 
 BATCHES_KEPT = 5
@@ -46,6 +46,7 @@ class ProducerEntry:
         "last_timestamp",
         "next_sequence",
         "producer_id",
+        "was_heard",
     )
 
     def __init__(self, producer_id: int, epoch: int = NO_PRODUCER_EPOCH) -> None:
@@ -59,6 +60,8 @@ class ProducerEntry:
         """The only sequence number that continues the last batch."""
         self.from_snapshot = False
         """There may be earlier batches in the log than those remembered here (see `recall`)."""
+        self.was_heard = False
+        """It has written since the last look for silent producers."""
 
     @property
     def last_sequence(self) -> int:
@@ -135,6 +138,7 @@ class Producers:
                 if seen is not None:
                     return seen
         if transactional and not self.has_open_transaction(producer_id, epoch):
+            self.check_epoch(producer_id, epoch)
             self._check_verified(producer_id, entry, first_sequence, guard)
         if entry is not None:
             _check_slowly(entry, epoch, first_sequence)
@@ -154,7 +158,11 @@ class Producers:
     def begin_verification(
         self, producer_id: int, epoch: int, first_sequence: int, begins_with_zero: bool
     ) -> Verification | None:
-        """The guard for a batch of a transaction; None where the transaction is open here already."""
+        """The guard for a batch of a transaction; None where the transaction is open here already.
+
+        Raises OutOfSequence for an epoch that is over: its coordinator need not be asked.
+        """
+        self.check_epoch(producer_id, epoch)
         if self.has_open_transaction(producer_id, epoch):
             return None
         found = self._verifying.get(producer_id)
@@ -173,6 +181,14 @@ class Producers:
         """Whether a transaction may be opened here, or is open: nobody has ended it since the guard was given."""
         is_guarded = guard is not None and self._verifying.get(producer_id) is guard
         return is_guarded or self.has_open_transaction(producer_id, epoch)
+
+    def guard_of_next(self, producer_id: int, marker_epoch: int) -> Verification | None:
+        """The guard, if any, that a marker with an epoch of its own leaves alone: for the transaction after it."""
+        guard = self._verifying.get(producer_id)
+        return guard if guard is not None and guard.begins_with_zero and guard.epoch == marker_epoch else None
+
+    def keep_guard(self, producer_id: int, guard: Verification) -> None:
+        self._verifying[producer_id] = guard
 
     def _check_verified(
         self, producer_id: int, entry: ProducerEntry | None, first_sequence: int, guard: Verification | None
@@ -204,15 +220,14 @@ class Producers:
     ) -> None:
         """Whether a coordinator may end the producer's transaction; raises OutOfSequence.
 
-        With an epoch for each transaction (version 2) a marker's epoch is a new one, unless it is written again.
+        With an epoch for each transaction (version 2) a marker's epoch is a new one, unless it is written again, or
+        there is none left.
         """
         entry = self._entries.get(producer_id)
         if entry is None:
             return
-        is_late = epoch < entry.epoch or (
-            transaction_version >= 2 and epoch == entry.epoch and entry.current_txn_first_offset >= 0
-        )
-        if is_late:
+        is_of_open = epoch == entry.epoch and entry.current_txn_first_offset >= 0
+        if epoch < entry.epoch or (transaction_version >= 2 and is_of_open and epoch < PRODUCER_EPOCH_MAX):
             raise OutOfSequence(
                 ErrorCode.invalid_producer_epoch,
                 f"the marker's epoch {epoch} of producer {producer_id} is behind {entry.epoch}",
@@ -236,6 +251,7 @@ class Producers:
             entry.batches.clear()
         entry.coordinator_epoch = coordinator_epoch
         entry.last_timestamp = timestamp
+        entry.was_heard = True
         entry.current_txn_first_offset = -1
         self._verifying.pop(producer_id, None)
         return self.open.end(producer_id, marker_offset)
@@ -273,6 +289,7 @@ class Producers:
         )
         entry.next_sequence = (last_sequence + 1) & SEQUENCE_MAX
         entry.last_timestamp = timestamp
+        entry.was_heard = True
         if transactional:
             self._verifying.pop(producer_id, None)
             if entry.current_txn_first_offset < 0:
@@ -310,12 +327,17 @@ class Producers:
         return Aborted(header.producer_id, ended.first_offset, header.base_offset, ended.last_stable_offset)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that were silent for long and have no open transaction; returns how many."""
-        gone = [
-            entry.producer_id
-            for entry in self._entries.values()
-            if entry.current_txn_first_offset < 0 and now_ms - entry.last_timestamp >= expiration_ms
-        ]
+        """Forget producers that were silent for long and have no open transaction; returns how many.
+
+        As in Kafka it is the time of their records that counts. But records may be old, so whoever has written since
+        the last look is kept: its retries must be known.
+        """
+        gone = []
+        for entry in self._entries.values():
+            is_old = now_ms - entry.last_timestamp >= expiration_ms
+            if is_old and entry.current_txn_first_offset < 0 and not entry.was_heard:
+                gone.append(entry.producer_id)
+            entry.was_heard = False
         for producer_id in gone:
             del self._entries[producer_id]
             self._verifying.pop(producer_id, None)

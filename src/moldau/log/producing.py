@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from moldau.base.errors import ErrorCode
+from moldau.base.errors import ErrorCode, KafkaError
 from moldau.log.flush import Flusher
 from moldau.log.index import Read, read_nowait, read_waiting
 from moldau.log.producers import BatchSeen, OutOfSequence, Producers, Verification
@@ -82,13 +82,21 @@ class Producing:
     ) -> Verification | None:
         """A guard for the first batch of a transaction here, to be had before its coordinator is asked.
 
-        None where the transaction is open here already.
+        None where the transaction is open here already. KafkaError (invalid_producer_epoch) where its epoch is over.
         """
-        return self.state.begin_verification(producer_id, epoch, first_sequence, begins_with_zero)
+        try:
+            return self.state.begin_verification(producer_id, epoch, first_sequence, begins_with_zero)
+        except OutOfSequence as refusal:
+            raise KafkaError(refusal.code) from None
 
-    def is_verified(self, producer_id: int, epoch: int, guard: Verification) -> bool:
-        """Whether the transaction has not been ended since its guard was given."""
-        return self.state.is_verified(producer_id, epoch, guard)
+    def check_verified(self, producer_id: int, epoch: int, guard: Verification) -> None:
+        """Whether the transaction has not been ended since its guard was given; KafkaError where it has."""
+        try:
+            self.state.check_epoch(producer_id, epoch)
+        except OutOfSequence as refusal:
+            raise KafkaError(refusal.code) from None
+        if not self.state.is_verified(producer_id, epoch, guard):
+            raise KafkaError(ErrorCode.invalid_txn_state)
 
     # ---- the broker's own batches ---------------------------------------------------------------------------
 
@@ -117,7 +125,12 @@ class Producing:
             )
         except OutOfSequence as refusal:
             return self._log.refused(Refused(refusal.code, str(refusal)))
-        return self._append(build_marker(marker, producer_id, producer_epoch, now_ms), leader_epoch, now_ms)
+        guard = self.state.guard_of_next(producer_id, producer_epoch) if transaction_version >= 2 else None
+        batch = build_marker(marker, producer_id, producer_epoch, now_ms)
+        appended = self._append(batch, leader_epoch, now_ms)
+        if guard is not None:
+            self.state.keep_guard(producer_id, guard)
+        return appended
 
     def _append(self, batch: bytes, leader_epoch: int, now_ms: int) -> Appended:
         buffer = memoryview(bytearray(batch))

@@ -202,5 +202,6 @@ async def test_silent_producers_are_forgotten() -> None:
     manager = await world.open()
     log = manager.create(PARTITION, None)
     append(log, batch(b"a", timestamp=1000, producer_id=4, producer_epoch=0, base_sequence=0))
+    assert log.expire_producers(1000, 86_400_000) == 0
     assert log.expire_producers(1000 + 86_400_000, 86_400_000) == 1
     assert log.producers() == []

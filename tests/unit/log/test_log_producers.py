@@ -107,8 +107,20 @@ def test_silent_producers_expire_unless_a_transaction_is_open() -> None:
     producers.add(1, 0, 0, 0, 1, 1000)
     producers.add(2, 0, 0, 2, 3, 5000)
     producers.add(3, 0, 0, 4, 5, 1000, transactional=True)
+    assert producers.expire(5000, 5000) == 0
     assert producers.expire(6000, 5000) == 1
     assert [entry.producer_id for entry in producers.entries()] == [2, 3]
+
+
+def test_a_producer_of_old_records_is_known_while_it_writes() -> None:
+    """Somebody who copies last year's records: a retry must not be taken for a new batch."""
+    log = Appender()
+    log.send(1, 0, 0)
+    assert log.producers.expire(10**12, 5000) == 0
+    log.send(1, 0, 2)
+    assert log.producers.expire(10**12, 5000) == 0
+    assert log.send(1, 0, 2) == -3
+    assert log.producers.expire(10**12, 5000) == 1
 
 
 def test_a_retry_is_recognised_by_its_whole_range() -> None:

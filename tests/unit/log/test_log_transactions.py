@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from log_world import FOLDER, NOW_MS, World, append, batch, config, data_of, read_all, read_checked
 
-from moldau.base.errors import ErrorCode
+from moldau.base.errors import ErrorCode, KafkaError
 from moldau.log.log import Log
+from moldau.log.producers import Verification
 from moldau.log.transactions import Marker, build_marker, read_marker
 from moldau.log.transactions_index import ENTRY
+from moldau.records.batch import PRODUCER_EPOCH_MAX
 
 SMALL = {"segment_bytes": "300"}
 
@@ -20,6 +22,10 @@ SMALL = {"segment_bytes": "300"}
 def begin(log: Log, producer_id: int, sequence: int = 0, *, epoch: int = 0, version: int = 0) -> Any:
     """A batch of a transaction that its coordinator knows of."""
     guard = log.producing.begin_verification(producer_id, epoch, sequence, version >= 2)
+    return send(log, producer_id, sequence, epoch, guard)
+
+
+def send(log: Log, producer_id: int, sequence: int, epoch: int, guard: Verification | None) -> Any:
     data = batch(
         b"v",
         producer_id=producer_id,
@@ -143,11 +149,42 @@ async def test_a_marker_makes_a_guard_worthless() -> None:
     log = await World().new_log()
     guard = log.producing.begin_verification(1, 0, 0, False)
     end(log, 1, commit=False)
-    data = batch(b"v", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
-    buffer = memoryview(bytearray(data))
-    late = log.append(buffer, 0, len(buffer), leader_epoch=0, now_ms=NOW_MS, guard=guard)
-    assert late.error is ErrorCode.invalid_txn_state
+    assert send(log, 1, 0, 0, guard).error is ErrorCode.invalid_txn_state
+    with pytest.raises(KafkaError) as refused:
+        log.producing.check_verified(1, 0, guard)
+    assert refused.value.code is ErrorCode.invalid_txn_state
     assert unstable(log) is None
+
+
+async def test_a_batch_that_a_later_epoch_has_overtaken_is_told_so_before_its_guard_is_looked_at() -> None:
+    """Its producer can go on from there; a transaction's state that does not fit would end it."""
+    log = await World().new_log()
+    guard = log.producing.begin_verification(1, 0, 0, True)
+    end(log, 1, commit=False, epoch=1, version=2)
+    assert send(log, 1, 0, 0, guard).error is ErrorCode.invalid_producer_epoch
+    for ask in (
+        lambda: log.producing.check_verified(1, 0, guard),
+        lambda: log.producing.begin_verification(1, 0, 0, True),
+    ):
+        with pytest.raises(KafkaError) as refused:
+            ask()
+        assert refused.value.code is ErrorCode.invalid_producer_epoch
+
+
+@pytest.mark.parametrize(
+    ("version", "epoch", "is_kept"), [(2, 5, True), (0, 5, False), (2, 6, False)], ids=str
+)
+async def test_a_marker_that_is_written_again_leaves_the_next_transaction_alone(
+    version: int, epoch: int, is_kept: bool
+) -> None:
+    """With an epoch for each transaction the marker's epoch is that of the next one, which has begun meanwhile."""
+    log = await World().new_log()
+    begin(log, 1, epoch=4, version=2)
+    end(log, 1, commit=True, epoch=5, version=2)
+    guard = log.producing.begin_verification(1, 5, 0, True)
+    assert end(log, 1, commit=True, epoch=epoch, version=version).error is ErrorCode.none
+    assert log.producing.state.is_verified(1, 5, guard) is is_kept
+    assert (send(log, 1, 0, 5, guard).error is ErrorCode.none) is is_kept
 
 
 async def test_requests_in_flight_cannot_overtake_the_first_of_a_transaction() -> None:
@@ -181,7 +218,15 @@ async def test_markers_are_fenced_by_both_epochs() -> None:
     assert (
         end(log, 1, commit=True, epoch=5, version=2, by=2).error is ErrorCode.transaction_coordinator_fenced
     )
-    assert begin(log, 1, epoch=4).error is ErrorCode.invalid_producer_epoch
+    assert send(log, 1, 0, 4, None).error is ErrorCode.invalid_producer_epoch
+
+
+async def test_a_marker_of_the_largest_epoch_ends_a_transaction_of_that_epoch() -> None:
+    """There is none that could follow."""
+    log = await World().new_log()
+    begin(log, 1, epoch=PRODUCER_EPOCH_MAX, version=2)
+    assert end(log, 1, commit=True, epoch=PRODUCER_EPOCH_MAX, version=2).error is ErrorCode.none
+    assert unstable(log) is None
 
 
 async def test_a_coordinators_batch_in_a_transaction_needs_no_sequence() -> None:

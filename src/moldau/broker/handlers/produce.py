@@ -300,26 +300,36 @@ class Produce:
     def _begin_verification(self, topics: list[TopicRecords]) -> bool:
         """Whether a batch may open a transaction in its partition, so that the coordinator must be asked."""
         producers = set()
+        self._unverified = {}
         for topic, wanteds in topics:
             for index, start, stop in wanteds:
                 batch = transactional_batch(self._frame, start, stop)
-                if batch is None:
-                    continue
-                producers.add(batch[:2])
-                with suppress(KafkaError):
-                    partition: Partition = self._broker.partition(topic, index)
-                    guard = None
-                    if not partition.refusal:
-                        guard = partition.log.producing.begin_verification(*batch, self._adds_partitions)
-                    if guard is not None:
-                        self._guards[partition.topic_partition] = guard
+                if batch is not None:
+                    producers.add(batch[:2])
+                    self._take_guard(topic, index, *batch)
         if len(producers) > 1:
             text = "Transactional records contained more than one producer ID"
-            self.refusal = Refused(ErrorCode.invalid_producer_id_mapping, text)
+            self.refusal = Refused(ErrorCode.invalid_producer_id_mapping, text, message=text)
         if not self._guards or self.refusal is not None:
             return False
         self._producer = producers.pop()
         return True
+
+    def _take_guard(
+        self, topic: str | bytes, index: int, producer_id: int, epoch: int, first_sequence: int
+    ) -> None:
+        with suppress(KafkaError):  # no such partition: said when it is to be appended to
+            partition: Partition = self._broker.partition(topic, index)
+            if partition.refusal:
+                return
+            begin = partition.log.producing.begin_verification
+            try:
+                guard = begin(producer_id, epoch, first_sequence, self._adds_partitions)
+            except KafkaError as refusal:
+                self._unverified[partition.topic_partition] = refusal.code
+                return
+            if guard is not None:
+                self._guards[partition.topic_partition] = guard
 
     @property
     def _adds_partitions(self) -> bool:
@@ -335,7 +345,7 @@ class Produce:
         version = EPOCH_PER_TRANSACTION if self._adds_partitions else 0
         add = Add(self._transactional_id, *self._producer, tuple(self._guards), version)
         outcomes = await verify(self._broker, add, lambda: self._begin_verification(topics))
-        self._unverified = {place: error for place, error in outcomes.items() if error}
+        self._unverified |= {place: error for place, error in outcomes.items() if error}
 
     def _check_verified(self, place: TopicPartition) -> None:
         error = self._unverified.get(place)
@@ -377,6 +387,8 @@ class Produce:
         broker = self._broker
         try:
             partition: Partition = broker.partition(topic, index)
+            if self._unverified:
+                self._check_verified(partition.topic_partition)
             if not ACKS_ALL <= self._acks <= ACKS_LEADER:
                 refuse_framing(self._frame, start, stop)
                 return self._refuse(index, ErrorCode.invalid_required_acks, None)
@@ -386,8 +398,6 @@ class Produce:
                 return self._refuse(index, partition.refusal, None)
             if self._acks == ACKS_ALL and not partition.has_enough_in_sync():
                 return self._refuse(index, ErrorCode.not_enough_replicas, None)
-            if self._unverified:
-                self._check_verified(partition.topic_partition)
             buffer = self._recompressed.get((topic, index))
             if buffer is None:
                 buffer = self._frame

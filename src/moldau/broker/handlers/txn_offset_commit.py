@@ -132,5 +132,5 @@ async def _verify(broker: Any, version: int, request: Any, producer: Producer) -
             error = ErrorCode.invalid_txn_state
         if error:
             raise KafkaError(error)
-    if guard and not partition.log.producing.is_verified(producer.producer_id, producer.epoch, guard):
-        raise KafkaError(ErrorCode.invalid_txn_state)  # it was ended meanwhile
+    if guard is not None:
+        partition.log.producing.check_verified(producer.producer_id, producer.epoch, guard)

@@ -12,6 +12,7 @@ from typing import Any
 
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
+from moldau.broker.identity import decide_identity
 from moldau.broker.markers import write_marker
 from moldau.controller.topics import NewTopic
 from moldau.coordinator.group.consumer.settings import ConsumerSettings, Times, times_of
@@ -21,7 +22,7 @@ from moldau.coordinator.journal import PartitionJournal
 from moldau.coordinator.runtime import CoordinatorRuntime, partition_for
 from moldau.coordinator.shard import Producer, Shard
 from moldau.coordinator.transaction.ending import Ending
-from moldau.coordinator.transaction.messages import Markers
+from moldau.coordinator.transaction.messages import Markers, TimedOut
 from moldau.coordinator.transaction.settings import TransactionSettings
 from moldau.coordinator.transaction.shard import TransactionShard
 from moldau.log.transactions import Marker
@@ -68,12 +69,20 @@ class Coordinators:
     def _transaction_coordinator(self) -> CoordinatorRuntime[TransactionShard]:
         broker = self._broker
         settings = TransactionSettings.of(broker.config)
-        ending = Ending(broker.runtime.tasks, self._write_markers, self._complete, self._leads)
+        tasks = broker.runtime.tasks
+        ending = Ending(tasks, self._write_markers, self._complete, self._note_markers, self._leads)
+
+        def perform(_index: int, effect: Markers | TimedOut) -> None:
+            if isinstance(effect, Markers):
+                ending.begin(effect)
+            else:
+                tasks.spawn(self._time_out(effect), name=f"time out {effect.transactional_id}")
+
         return self._runtime(
             TRANSACTION_STATE,
             lambda index: TransactionShard(settings, broker.partition(TRANSACTION_STATE, index).leader_epoch),
             TRANSACTION_WRITE_TIMEOUT_MS,
-            lambda _index, markers: ending.begin(markers),
+            perform,
         )
 
     def _runtime(
@@ -113,6 +122,21 @@ class Coordinators:
             lambda error: error,
         )
         return error
+
+    def _note_markers(self, markers: Markers, unmarked: tuple[TopicPartition, ...]) -> None:
+        self.transactions.write(
+            markers.transactional_id,
+            lambda shard, _moment, _reply: shard.note_markers(markers, unmarked),
+            lambda error: error,
+        )
+
+    async def _time_out(self, timed_out: TimedOut) -> None:
+        """Whatever comes between: the coordinator looks again for transactions whose time is up."""
+        await decide_identity(
+            self._broker,
+            timed_out.transactional_id,
+            lambda shard, new_id, reply, moment: shard.time_out(timed_out, new_id, reply, moment),
+        )
 
     def _leads(self, markers: Markers) -> bool:
         """Whether this broker coordinates the transaction still, in the same epoch."""

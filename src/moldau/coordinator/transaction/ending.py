@@ -23,6 +23,8 @@ FENCED = (ErrorCode.invalid_producer_epoch, ErrorCode.transaction_coordinator_fe
 WriteMarkers = Callable[[Markers], Awaitable[dict[TopicPartition, ErrorCode]]]
 """Writes markers to the partitions that are named: an outcome for each, none for a partition that is gone."""
 Complete = Callable[[Markers], Awaitable[ErrorCode]]
+NoteMarkers = Callable[[Markers, tuple[TopicPartition, ...]], object]
+"""Is told which partitions wait for their markers still, when some have theirs."""
 
 
 class Ending:
@@ -33,11 +35,13 @@ class Ending:
         tasks: Tasks,
         write: WriteMarkers,
         complete: Complete,
+        note: NoteMarkers,
         is_led: Callable[[Markers], bool],
     ) -> None:
         self._tasks = tasks
         self._write = write
         self._complete = complete
+        self._note = note
         self._is_led = is_led
 
     def begin(self, markers: Markers) -> None:
@@ -48,10 +52,12 @@ class Ending:
         left = markers.partitions
         while left and self._is_led(markers):
             outcomes = await self._write(markers._replace(partitions=left))
+            left = tuple(place for place in left if outcomes.get(place, ErrorCode.none) is not ErrorCode.none)
+            if left:
+                self._note(markers, left)
             if any(error in FENCED for error in outcomes.values()):
                 log.error("the end of %s's transaction is fenced: %s", markers.transactional_id, outcomes)
                 return
-            left = tuple(place for place in left if outcomes.get(place, ErrorCode.none) is not ErrorCode.none)
             if left:
                 log.warning("markers of %s: %s, trying again", markers.transactional_id, outcomes)
                 await self._wait(attempt)

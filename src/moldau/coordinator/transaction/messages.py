@@ -62,6 +62,14 @@ class Markers(NamedTuple):
     partitions: tuple[TopicPartition, ...]
 
 
+class TimedOut(NamedTuple):
+    """An effect: a transaction is to be aborted for its time is up, which takes a new producer id."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
 class Described(NamedTuple):
     transactional_id: str
     transaction: Transaction

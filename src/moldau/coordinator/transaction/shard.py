@@ -16,7 +16,7 @@ from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
 from moldau.coordinator.deadlines import Deadlines
 from moldau.coordinator.reply import Reply
-from moldau.coordinator.shard import Decision, Moment, Producer
+from moldau.coordinator.shard import NOTHING, Decision, Moment, Producer
 from moldau.coordinator.transaction import records
 from moldau.coordinator.transaction.messages import (
     Add,
@@ -26,6 +26,7 @@ from moldau.coordinator.transaction.messages import (
     Init,
     Markers,
     NeedsProducerId,
+    TimedOut,
 )
 from moldau.coordinator.transaction.records import (
     TransactionForgotten,
@@ -55,6 +56,8 @@ class TransactionShard:
         self._settings = settings
         self._coordinator_epoch = coordinator_epoch
         self._transactions: dict[str, Transaction] = {}
+        self._unmarked: dict[str, tuple[TopicPartition, ...]] = {}
+        """Of transactions that are being ended: the partitions that wait for their marker, where some have theirs."""
         self._deadlines: Deadlines[str] = Deadlines()
 
     # ---- the log --------------------------------------------------------------------------------------------
@@ -66,6 +69,7 @@ class TransactionShard:
         return records.decode(key, value)
 
     def apply(self, record: TransactionRecord, producer: Producer | None) -> None:
+        self._unmarked.pop(record.transactional_id, None)
         match record:
             case TransactionRecorded():
                 self._transactions[record.transactional_id] = record.transaction
@@ -106,8 +110,26 @@ class TransactionShard:
 
     def _abort_timed_out(self, wall_ms: int) -> Iterator[Decision]:
         for transactional_id, transaction in list(self._transactions.items()):
-            if transaction.is_timed_out(wall_ms):
+            if not transaction.is_timed_out(wall_ms):
+                continue
+            if transaction.is_exhausted:
+                producer = transaction.producer_id, transaction.producer_epoch
+                yield Decision(effects=[TimedOut(transactional_id, *producer)])
+            else:
                 yield self._fence(transactional_id, transaction, wall_ms)
+
+    def time_out(
+        self, timed_out: TimedOut, new_producer_id: int | None, reply: Reply, moment: Moment
+    ) -> Decision:
+        """Abort a transaction whose time is up, and whose producer has no epoch left. Answered as `init`."""
+        transaction = self._transactions.get(timed_out.transactional_id)
+        is_same = transaction is not None and transaction.is_of(*timed_out[1:])
+        if transaction is None or not is_same or not transaction.is_timed_out(moment.wall_ms):
+            return _now(reply, Identity(ErrorCode.none))
+        if new_producer_id is None:
+            return _now(reply, NEEDS_PRODUCER_ID)
+        answers = [(reply, Identity(ErrorCode.none))]
+        return self._fence(timed_out.transactional_id, transaction, moment.wall_ms, new_producer_id, answers)
 
     def _expire(self, wall_ms: int) -> Decision:
         """Ids that nobody has used for long."""
@@ -136,8 +158,10 @@ class TransactionShard:
             ):
                 raise KafkaError(ErrorCode.producer_fenced)
             if transaction.state is State.ONGOING:
-                retry = (reply, Identity(ErrorCode.concurrent_transactions))
-                return self._fence(init.transactional_id, transaction, moment.wall_ms, [retry])
+                if transaction.is_exhausted and new_producer_id is None:
+                    return _now(reply, NEEDS_PRODUCER_ID)
+                retry = [(reply, Identity(ErrorCode.concurrent_transactions))]
+                return self._fence(init.transactional_id, transaction, moment.wall_ms, new_producer_id, retry)
             begun = _begin(transaction, init, new_producer_id, moment.wall_ms)
         except KafkaError as refusal:
             return Decision(answers=((reply, Identity(refusal.code)),))
@@ -151,10 +175,13 @@ class TransactionShard:
         transactional_id: str,
         transaction: Transaction,
         wall_ms: int,
+        new_producer_id: int | None = None,
         answers: Sequence[tuple[Reply, object]] = (),
     ) -> Decision:
-        """Abort an open transaction with an epoch that its producer does not have."""
-        aborted = transaction.prepared(is_commit=False, version=EPOCH_PER_TRANSACTION, now_ms=wall_ms)
+        """Abort an open transaction with an epoch that its producer does not have; then comes the new producer id."""
+        aborted = transaction.prepared(
+            is_commit=False, version=EPOCH_PER_TRANSACTION, now_ms=wall_ms, new_producer_id=new_producer_id
+        )
         return self._prepare(transactional_id, aborted, answers)
 
     # ---- transactions ---------------------------------------------------------------------------------------
@@ -205,16 +232,13 @@ class TransactionShard:
         if is_ended:
             same = Identity(ErrorCode.none, transaction.producer_id, transaction.producer_epoch)
             return Decision(answers=((reply, same),))
-        next_producer_id = NO_PRODUCER_ID
-        if end.version >= EPOCH_PER_TRANSACTION and transaction.is_exhausted:
-            if new_producer_id is None:
-                return _now(reply, NEEDS_PRODUCER_ID)
-            next_producer_id = new_producer_id
+        if end.version >= EPOCH_PER_TRANSACTION and transaction.is_exhausted and new_producer_id is None:
+            return _now(reply, NEEDS_PRODUCER_ID)
         prepared = transaction.prepared(
             is_commit=end.is_commit,
             version=end.version,
             now_ms=moment.wall_ms,
-            next_producer_id=next_producer_id,
+            new_producer_id=new_producer_id,
         )
         after = prepared.completed(moment.wall_ms)
         answer = Identity(ErrorCode.none, after.producer_id, after.producer_epoch)
@@ -222,11 +246,24 @@ class TransactionShard:
 
     def complete(self, markers: Markers, reply: Reply, moment: Moment) -> Decision:
         """All markers are written. Nothing to record where this was found out before."""
-        transaction = self._transactions.get(markers.transactional_id)
-        if transaction is None or self._markers(markers.transactional_id, transaction) != markers:
+        transaction = self._ending(markers)
+        if transaction is None:
             return Decision(answers=((reply, ErrorCode.none),))
         done = transaction.completed(moment.wall_ms)
         return Decision([TransactionRecorded(markers.transactional_id, done)], [(reply, ErrorCode.none)])
+
+    def note_markers(self, markers: Markers, unmarked: tuple[TopicPartition, ...]) -> Decision:
+        """Some of the markers are written. Which are not is told to whoever asks, and never recorded."""
+        if self._ending(markers) is not None:
+            self._unmarked[markers.transactional_id] = unmarked
+        return NOTHING
+
+    def _ending(self, markers: Markers) -> Transaction | None:
+        """The transaction that the markers end, where it waits for them still."""
+        transaction = self._transactions.get(markers.transactional_id)
+        if transaction is None or transaction.state not in PREPARED:
+            return None
+        return transaction if self._markers(markers.transactional_id, transaction) == markers else None
 
     def _prepare(
         self, transactional_id: str, prepared: Transaction, answers: Sequence[tuple[Reply, object]]
@@ -248,8 +285,12 @@ class TransactionShard:
     # ---- how they are shown ---------------------------------------------------------------------------------
 
     def describe(self, transactional_id: str) -> Described | None:
+        """With the partitions of its transaction; while that is being ended, with those that wait for their marker."""
         transaction = self._transactions.get(transactional_id)
-        return None if transaction is None else Described(transactional_id, transaction)
+        if transaction is None:
+            return None
+        partitions = self._unmarked.get(transactional_id, transaction.partitions)
+        return Described(transactional_id, transaction._replace(partitions=partitions))
 
     def list_transactions(self) -> list[Described]:
         return [Described(*item) for item in self._transactions.items()]

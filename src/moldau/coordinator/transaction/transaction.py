@@ -18,12 +18,12 @@ from typing import NamedTuple
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
+from moldau.records.batch import PRODUCER_EPOCH_MAX
 
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 NO_TIMESTAMP = -1
-EPOCH_MAX = 2**15 - 1
-LAST_USABLE_EPOCH = EPOCH_MAX - 1
+LAST_USABLE_EPOCH = PRODUCER_EPOCH_MAX - 1
 EPOCH_PER_TRANSACTION = 2
 """The transaction version from which on every transaction has an epoch of its own."""
 
@@ -141,12 +141,14 @@ class Transaction(NamedTuple):
         )
 
     def prepared(
-        self, *, is_commit: bool, version: int, now_ms: int, next_producer_id: int = NO_PRODUCER_ID
+        self, *, is_commit: bool, version: int, now_ms: int, new_producer_id: int | None = None
     ) -> Transaction:
-        """The end is decided: from here on it can only be carried out."""
-        epoch, last_epoch = self.producer_epoch, self.last_epoch
+        """The end is decided: from here on it can only be carried out. The new producer id is for the last epoch."""
+        epoch, last_epoch, next_producer_id = self.producer_epoch, self.last_epoch, NO_PRODUCER_ID
         if version >= EPOCH_PER_TRANSACTION:
-            epoch, last_epoch = min(epoch + 1, EPOCH_MAX), epoch
+            epoch, last_epoch = min(epoch + 1, PRODUCER_EPOCH_MAX), epoch
+            if self.is_exhausted and new_producer_id is not None:
+                next_producer_id = new_producer_id
         return self._replace(
             previous_producer_id=self.producer_id,
             next_producer_id=next_producer_id,

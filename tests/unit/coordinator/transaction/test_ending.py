@@ -26,9 +26,10 @@ class Bench:
         self.completions = [OK]
         self.written: list[tuple[TopicPartition, ...]] = []
         self.completed = 0
+        self.noted: list[tuple[TopicPartition, ...]] = []
         self.leads = True
         tasks = world.host("broker").runtime.tasks
-        self.ending = Ending(tasks, self._write, self._complete, lambda _: self.leads)
+        self.ending = Ending(tasks, self._write, self._complete, self._note, lambda _: self.leads)
 
     async def _write(self, markers: Markers) -> dict[TopicPartition, ErrorCode]:
         self.written.append(markers.partitions)
@@ -38,6 +39,10 @@ class Bench:
         assert markers == MARKERS
         self.completed += 1
         return self.completions.pop(0) if len(self.completions) > 1 else self.completions[0]
+
+    def _note(self, markers: Markers, unmarked: tuple[TopicPartition, ...]) -> None:
+        assert markers == MARKERS
+        self.noted.append(unmarked)
 
     def run(self, seconds: float = 30.0) -> None:
         self.ending.begin(MARKERS)
@@ -64,6 +69,7 @@ def test_only_what_could_not_be_written_is_tried_again(bench: Bench) -> None:
     bench.outcomes = [{A: OK, B: ErrorCode.kafka_storage_error}, {B: ErrorCode.not_enough_replicas}, {B: OK}]
     bench.run()
     assert (bench.written, bench.completed) == ([(A, B), (B,), (B,)], 1)
+    assert bench.noted == [(B,), (B,)]
 
 
 def test_a_partition_that_is_gone_needs_no_marker(bench: Bench) -> None:
@@ -79,6 +85,7 @@ def test_a_fenced_coordinator_records_nothing(bench: Bench, error: ErrorCode) ->
     bench.outcomes = [{A: OK, B: error}]
     bench.run()
     assert (len(bench.written), bench.completed) == (1, 0)
+    assert bench.noted == [(B,)]
 
 
 def test_who_does_not_lead_any_more_gives_up(bench: Bench) -> None:

@@ -10,7 +10,15 @@ from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.coordinator.reply import Reply
 from moldau.coordinator.shard import Decision, Moment
-from moldau.coordinator.transaction.messages import Add, End, Identity, Init, Markers, NeedsProducerId
+from moldau.coordinator.transaction.messages import (
+    Add,
+    End,
+    Identity,
+    Init,
+    Markers,
+    NeedsProducerId,
+    TimedOut,
+)
 from moldau.coordinator.transaction.settings import TransactionSettings
 from moldau.coordinator.transaction.shard import TransactionShard
 from moldau.coordinator.transaction.transaction import LAST_USABLE_EPOCH, State
@@ -26,7 +34,7 @@ class Bench:
     def __init__(self, shard: TransactionShard | None = None) -> None:
         self.shard = shard or TransactionShard(TransactionSettings(), coordinator_epoch=3)
         self.records: list[Any] = []
-        self.effects: list[Markers] = []
+        self.effects: list[Any] = []
         self.now_ms = 1_000_000
         self.next_id = 100
 
@@ -75,6 +83,23 @@ class Bench:
         self.now_ms += ms
         for decision in self.shard.on_time(Moment(self.now_ms, self.now_ms)):
             self._carry_out(decision)
+
+    def time_out(self) -> None:
+        """Carry out the time-outs that need a new producer id."""
+        due = [effect for effect in self.effects if isinstance(effect, TimedOut)]
+        self.effects = [effect for effect in self.effects if effect not in due]
+        for effect in due:
+            self._ask(
+                lambda new_id, reply, moment, effect=effect: self.shard.time_out(
+                    effect, new_id, reply, moment
+                )
+            )
+
+    def init_to_the_last_epoch(self) -> tuple[int, int]:
+        producer: tuple[int, int] = self.init()
+        while producer[1] < LAST_USABLE_EPOCH:
+            producer = self.init(expected=producer)
+        return producer
 
     @property
     def state(self) -> State | None:
@@ -138,9 +163,7 @@ def test_a_producer_whose_id_was_forgotten_begins_anew() -> None:
 
 def test_a_new_producer_id_follows_when_the_epochs_are_used_up() -> None:
     bench = Bench()
-    producer = bench.init()
-    while producer[1] < LAST_USABLE_EPOCH:
-        producer = bench.init(expected=producer)
+    producer = bench.init_to_the_last_epoch()
     rotated = bench.init(expected=producer)
     assert rotated == (101, 0)
     assert bench.init(expected=producer) == rotated  # a retry
@@ -173,6 +196,44 @@ def test_the_end_can_be_asked_for_again_but_not_for_another_end() -> None:
     assert bench.end(producer, commit=False) == producer
     assert bench.end(producer, commit=True) == refused(ErrorCode.invalid_txn_state)
     assert bench.effects == []
+
+
+def test_an_end_is_recorded_once_though_it_is_found_out_twice() -> None:
+    """Also where the transaction had no partitions, and nothing tells its record from that of its end."""
+    for places in ((A,), ()):
+        bench = Bench()
+        producer = bench.init()
+        if places:
+            bench.add(producer, *places, version=V2)
+        bench.end(producer, commit=False, version=V2)
+        effects = bench.effects.copy()
+        bench.write_markers()
+        count = len(bench.records)
+        bench.effects = effects
+        bench.write_markers()
+        assert len(bench.records) == count
+
+
+def test_while_a_transaction_is_ended_the_partitions_without_a_marker_are_described() -> None:
+    bench = Bench()
+
+    def described() -> tuple[TopicPartition, ...]:
+        found = bench.shard.describe("t")
+        assert found is not None
+        return found.transaction.partitions
+
+    producer = bench.init()
+    bench.add(producer, A, B)
+    bench.end(producer)
+    assert described() == (A, B)
+    (markers,) = bench.effects
+    bench._carry_out(bench.shard.note_markers(markers, (B,)))
+    assert described() == (B,)
+    bench._carry_out(bench.shard.note_markers(markers._replace(coordinator_epoch=2), ()))
+    assert described() == (B,)
+    assert bench.write_markers() == [markers]
+    bench.add(producer, A)
+    assert described() == (A,)
 
 
 def test_a_partition_that_is_there_already_is_not_recorded_again() -> None:
@@ -246,9 +307,7 @@ def test_a_transaction_without_partitions_can_be_aborted_but_not_committed() -> 
 
 def test_the_last_epoch_is_followed_by_a_new_producer_id() -> None:
     bench = Bench()
-    producer = bench.init()
-    while producer[1] < LAST_USABLE_EPOCH:
-        producer = bench.init(expected=producer)
+    producer = bench.init_to_the_last_epoch()
     bench.add(producer, A, version=V2)
     after = bench.end(producer, version=V2)
     assert after == (101, 0)
@@ -258,13 +317,25 @@ def test_the_last_epoch_is_followed_by_a_new_producer_id() -> None:
     assert bench.add(after, A, version=V2) is OK
 
 
+def test_the_last_epoch_is_followed_by_a_new_producer_id_also_where_another_producer_comes() -> None:
+    """Otherwise the one before could go on with the largest epoch, and no marker could ever end its transaction."""
+    bench = Bench()
+    producer = bench.init_to_the_last_epoch()
+    bench.add(producer, A, version=V2)
+    assert bench.init() == refused(ErrorCode.concurrent_transactions)
+    (markers,) = bench.write_markers()
+    assert (markers.producer_id, markers.producer_epoch) == (100, LAST_USABLE_EPOCH + 1)
+    assert bench.end(producer, version=V2) == refused(ErrorCode.invalid_txn_state)
+    assert bench.end(producer, commit=False, version=V2) == (101, 0)
+    assert bench.end(producer) == refused(ErrorCode.invalid_producer_id_mapping)
+    assert bench.init() == (101, 1)
+
+
 @pytest.mark.parametrize("is_rotated", [False, True])
 def test_the_next_transaction_has_to_wait_for_the_markers_of_the_one_before(is_rotated: bool) -> None:
     """Its producer was told the epoch, or the id, that counts from then on."""
     bench = Bench()
-    producer = bench.init()
-    while is_rotated and producer[1] < LAST_USABLE_EPOCH:
-        producer = bench.init(expected=producer)
+    producer = bench.init_to_the_last_epoch() if is_rotated else bench.init()
     bench.add(producer, A, version=V2)
     after = bench.end(producer, version=V2)
     wait = ErrorCode.concurrent_transactions
@@ -304,6 +375,37 @@ def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_fen
     assert bench.end(producer) == refused(ErrorCode.producer_fenced)
 
 
+def test_a_time_out_at_the_last_epoch_is_followed_by_a_new_producer_id() -> None:
+    bench = Bench()
+    bench._carry_out(bench.shard.on_loaded(Moment(bench.now_ms, bench.now_ms)))
+    producer = bench.init_to_the_last_epoch()
+    bench.add(producer, A, version=V2)
+    bench.pass_time(70_000)
+    assert (bench.effects, bench.state) == ([TimedOut("t", *producer)], State.ONGOING)
+    bench.time_out()
+    (markers,) = bench.write_markers()
+    assert (markers.producer_epoch, markers.is_commit) == (LAST_USABLE_EPOCH + 1, False)
+    after = bench.end(producer, commit=False, version=V2)
+    assert after == (101, 0)
+    assert bench.add(after, A, version=V2) is OK
+
+
+def test_a_time_out_that_comes_too_late_aborts_nothing() -> None:
+    bench = Bench()
+    bench._carry_out(bench.shard.on_loaded(Moment(bench.now_ms, bench.now_ms)))
+    producer = bench.init_to_the_last_epoch()
+    bench.add(producer, A, version=V2)
+    bench.pass_time(70_000)
+    late = bench.effects.copy()
+    bench.effects.clear()
+    after = bench.end(producer, version=V2)
+    bench.write_markers()
+    bench.add(after, B, version=V2)
+    bench.effects = late
+    bench.time_out()
+    assert (bench.effects, bench.state) == ([], State.ONGOING)
+
+
 def test_ids_that_nobody_uses_are_forgotten_but_no_open_transaction_is() -> None:
     bench = Bench()
     bench._carry_out(bench.shard.on_loaded(Moment(bench.now_ms, bench.now_ms)))
@@ -333,9 +435,7 @@ def test_after_a_crash_an_end_that_was_decided_is_carried_out() -> None:
 def test_after_a_crash_the_next_epoch_and_the_next_producer_id_are_those_that_were_promised() -> None:
     for is_rotated in (False, True):
         bench = Bench()
-        producer = bench.init()
-        while is_rotated and producer[1] < LAST_USABLE_EPOCH:
-            producer = bench.init(expected=producer)
+        producer = bench.init_to_the_last_epoch() if is_rotated else bench.init()
         bench.add(producer, A, version=V2)
         after = bench.end(producer, version=V2)
         other = bench.after_a_crash()

@@ -338,7 +338,7 @@ class Broker:
             recovery_threads=config["num.recovery.threads.per.data.dir"],
             checkpoint_interval_s=config["log.flush.offset.checkpoint.interval.ms"] / 1000,
             retention_interval_s=config["log.retention.check.interval.ms"] / 1000,
-            producer_expiration_ms=config["producer.id.expiration.ms"],
+            producer_expiration_ms=lambda: self.config["producer.id.expiration.ms"],
         )
         await self.log_manager.open()
         await known_folders.save(self.log_manager.folders)

@@ -107,12 +107,12 @@ class Controller:
         )
 
     async def next_producer_id(self) -> int:
-        """KafkaError where none can be had now."""
+        """KafkaError where none can be had now; as Kafka's, one that every client tries again after."""
         try:
             return await self._producer_ids.next()
         except OSError as error:
             log.error("no producer id: %s", error)
-            raise KafkaError(ErrorCode.kafka_storage_error, str(error)) from error
+            raise KafkaError(ErrorCode.coordinator_load_in_progress, str(error)) from error
 
     async def _change(self, decide: Callable[[], list[OutcomeT]], validate_only: bool) -> list[OutcomeT]:
         async with self._one_change:

@@ -62,7 +62,7 @@ class LogManager:
         recovery_threads: int = 2,
         checkpoint_interval_s: float = CHECKPOINT_INTERVAL_S,
         retention_interval_s: float = RETENTION_CHECK_INTERVAL_S,
-        producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+        producer_expiration_ms: Callable[[], int] = lambda: PRODUCER_EXPIRATION_MS,
     ) -> None:
         """`known_folders` are the directory ids by path that this broker had before: one that is gone is not
         begun anew. `on_made`: a log that there was no room for when it was created is there now.
@@ -388,7 +388,7 @@ class LogManager:
             await self._runtime.tasks.sleep(PRODUCER_CHECK_INTERVAL_S)
             now_ms = self._runtime.clock.wall_ms()
             for log in list(self.logs.values()):
-                log.expire_producers(now_ms, self._producer_expiration_ms)
+                log.expire_producers(now_ms, self._producer_expiration_ms())
 
     async def write_checkpoints(self) -> None:
         """Recovery points, log starts and high watermarks of all folders that work. OSError: of some not."""

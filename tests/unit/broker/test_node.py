@@ -10,9 +10,11 @@ from moldau.base.errors import ErrorCode
 from moldau.broker.coordinators import CONSUMER_OFFSETS
 from moldau.broker.node import LOGS_DELETED_PER_TURN, Broker
 from moldau.config.broker import BrokerConfig
+from moldau.controller.configs import Alteration, Alterations
 from moldau.controller.topics import NewTopic, TopicReference
 from moldau.coordinator.runtime import CoordinatorRuntime, partition_for
-from moldau.metadata.records import NO_LEADER
+from moldau.log.manager import PRODUCER_CHECK_INTERVAL_S
+from moldau.metadata.records import NO_LEADER, ResourceType
 from moldau.records.record import Record, build_batch
 from moldau.replication.partition import Partition
 from moldau.sim.world import SimHost, World
@@ -230,3 +232,26 @@ def test_a_partition_that_is_offline_has_no_coordinator() -> None:
     with World(1) as world:
         stage = Stage(world)
         world.run(scene())
+
+
+def test_for_how_long_producers_are_remembered_can_be_changed_while_it_runs() -> None:
+    async def scene() -> None:
+        broker = await stage.start()
+        await broker.controller.create_topics([NewTopic(TOPIC, 1, 1)])
+        partition = broker.partition(TOPIC, 0)
+        now_ms = broker.clock.wall_ms()
+        producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+        batch = build_batch([Record(0, now_ms, b"key", b"value")], **producer)
+        assert not partition.log.append(memoryview(bytearray(batch)), 0, len(batch), 0, now_ms).error
+        await world.sleep(2 * PRODUCER_CHECK_INTERVAL_S)
+        assert len(partition.log.producers()) == 1
+        change = Alteration("producer.id.expiration.ms", "1000")
+        (outcome,) = await broker.controller.alter_configs([Alterations(ResourceType.BROKER, "", [change])])
+        assert not outcome.error
+        await world.sleep(PRODUCER_CHECK_INTERVAL_S)
+        assert partition.log.producers() == []
+
+    with World(1) as world:
+        stage = Stage(world)
+        world.run(scene())
+        assert not world.failures

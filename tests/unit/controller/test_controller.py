@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from moldau.base.errors import ErrorCode
+from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
 from moldau.config.broker import BrokerConfig
 from moldau.controller.configs import Alteration, Alterations
@@ -206,6 +206,18 @@ def test_a_producer_waits_for_the_block_to_be_durable() -> None:
         assert await node.controller.next_producer_id() == 0
         entry = await store.get("/producer_ids/next_block")
         assert entry is not None and int(entry.value) == BLOCK_SIZE
+
+    run(scene())
+
+
+def test_a_producer_is_told_to_come_again_where_the_store_cannot_be_written() -> None:
+    async def scene() -> None:
+        store = FailingStore()
+        node = await Node.start(store)
+        store.fails = True
+        with pytest.raises(KafkaError) as refused:
+            await node.controller.next_producer_id()
+        assert refused.value.code is ErrorCode.coordinator_load_in_progress
 
     run(scene())
 

@@ -32,13 +32,15 @@ Outcomes = Mapping[TopicPartition, ErrorCode]
 class Wanted(NamedTuple):
     add: Add
     verify_only: bool
+    topics: tuple[tuple[str, tuple[int, ...]], ...]
+    """As they were asked for; one that is named twice is answered twice."""
 
 
 async def handle(broker: Any, context: Any, request: Any) -> object:
     results = [
         SimpleNamespace(
             transactional_id=wanted.add.transactional_id,
-            topic_results=_by_topic(await _outcomes(broker, context.version, wanted)),
+            topic_results=await _results(broker, context.version, wanted),
         )
         for wanted in _wanted(context.version, request)
     ]
@@ -53,54 +55,52 @@ async def handle(broker: Any, context: Any, request: Any) -> object:
 def _wanted(version: int, request: Any) -> list[Wanted]:
     if version >= BATCHED_SINCE_VERSION:
         return [
-            Wanted(
-                _add(
-                    one.transactional_id,
-                    one.producer_id,
-                    one.producer_epoch,
-                    one.topics,
-                    EPOCH_PER_TRANSACTION,
-                ),
+            _want(
+                (one.transactional_id, one.producer_id, one.producer_epoch),
+                one.topics,
+                EPOCH_PER_TRANSACTION,
                 one.verify_only,
             )
             for one in request.transactions
         ]
-    add = _add(
+    producer = (
         request.v3_and_below_transactional_id,
         request.v3_and_below_producer_id,
         request.v3_and_below_producer_epoch,
-        request.v3_and_below_topics,
-        0,
     )
-    return [Wanted(add, verify_only=False)]
+    return [_want(producer, request.v3_and_below_topics, 0, verify_only=False)]
 
 
-def _add(transactional_id: str, producer_id: int, epoch: int, topics: Iterable[Any], version: int) -> Add:
-    places = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
-    return Add(transactional_id, producer_id, epoch, tuple(dict.fromkeys(places)), version)
+def _want(producer: tuple[str, int, int], topics: Iterable[Any], version: int, verify_only: bool) -> Wanted:
+    asked = tuple((topic.name, tuple(topic.partitions)) for topic in topics)
+    places = [TopicPartition(topic, index) for topic, indexes in asked for index in indexes]
+    return Wanted(Add(*producer, tuple(dict.fromkeys(places)), version), verify_only, asked)
 
 
-async def _outcomes(broker: Any, version: int, wanted: Wanted) -> Outcomes:
+async def _results(broker: Any, version: int, wanted: Wanted) -> tuple[object, ...]:
     add = wanted.add
     refused = {place: error for place in add.partitions if (error := _refusal(broker, version, place))}
     if refused:
-        return {place: refused.get(place, ErrorCode.operation_not_attempted) for place in add.partitions}
-    if not add.transactional_id:
-        return dict.fromkeys(add.partitions, ErrorCode.invalid_request)
+        not_attempted = ErrorCode.operation_not_attempted
+        return _by_topic({place: refused.get(place, not_attempted) for place in add.partitions})
     transactions = broker.coordinators.transactions
-    if wanted.verify_only:
+    if wanted.verify_only and add.transactional_id:
         outcomes: Outcomes = await transactions.read(
             add.transactional_id,
             lambda shard, _moment: shard.verify(add),
             lambda error: dict.fromkeys(add.partitions, error),
         )
-        return outcomes
-    error = await transactions.write(
-        add.transactional_id, lambda shard, moment, reply: shard.add(add, reply, moment), lambda error: error
-    )
+        return _by_topic(outcomes)
+    error = ErrorCode.invalid_request
+    if add.transactional_id:
+        error = await transactions.write(
+            add.transactional_id,
+            lambda shard, moment, reply: shard.add(add, reply, moment),
+            lambda error: error,
+        )
     if error is ErrorCode.producer_fenced and version < FENCED_SINCE_VERSION:
         error = ErrorCode.invalid_producer_epoch
-    return dict.fromkeys(add.partitions, error)
+    return tuple(_result(topic, ((index, error) for index in indexes)) for topic, indexes in wanted.topics)
 
 
 def _refusal(broker: Any, version: int, place: TopicPartition) -> ErrorCode:
@@ -112,12 +112,16 @@ def _refusal(broker: Any, version: int, place: TopicPartition) -> ErrorCode:
 
 
 def _by_topic(outcomes: Outcomes) -> tuple[object, ...]:
-    topics: dict[str, list[object]] = {}
+    topics: dict[str, list[tuple[int, ErrorCode]]] = {}
     for (topic, index), error in outcomes.items():
-        topics.setdefault(topic, []).append(
-            SimpleNamespace(partition_index=index, partition_error_code=error)
-        )
-    return tuple(
-        SimpleNamespace(name=topic, results_by_partition=tuple(partitions))
-        for topic, partitions in topics.items()
+        topics.setdefault(topic, []).append((index, error))
+    return tuple(_result(topic, partitions) for topic, partitions in topics.items())
+
+
+def _result(topic: str, partitions: Iterable[tuple[int, ErrorCode]]) -> object:
+    return SimpleNamespace(
+        name=topic,
+        results_by_partition=tuple(
+            SimpleNamespace(partition_index=index, partition_error_code=error) for index, error in partitions
+        ),
     )

@@ -24,9 +24,9 @@ async def handle(broker: Any, context: Any, request: Any) -> object:
         marker = Marker(wanted.transaction_result, wanted.coordinator_epoch)
         producer = Producer(wanted.producer_id, wanted.producer_epoch)
         version = getattr(wanted, "transaction_version", 0)
-        topics = producers.setdefault(wanted.producer_id, {})
         for topic in wanted.topics:
             for index in topic.partition_indexes:
+                topics = producers.setdefault(wanted.producer_id, {})
                 place = TopicPartition(topic.name, index)
                 error = await write_marker(broker, place, marker, producer, version)
                 topics.setdefault(topic.name, {})[index] = SimpleNamespace(

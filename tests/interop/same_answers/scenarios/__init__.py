@@ -18,6 +18,7 @@ from . import (
     producers,
     replicas,
     topics,
+    transaction_states,
     transactional_offsets,
     transactions,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "producers",
     "replicas",
     "topics",
+    "transaction_states",
     "transactional_offsets",
     "transactions",
 ]

@@ -239,6 +239,8 @@ def add_partitions(talk: Conversation) -> None:
         tx.add("one again", (topic, [0]))
         tx.add("more", (topic, [0, 1]), (other, [0]))
         tx.describe("more")
+        tx.add("a topic twice", (topic, [0]), (other, [0]), (topic, [1]))
+        tx.add("a partition twice", (topic, [1, 0, 1]))
         tx.add("no such partition", (topic, [2, 7]))
         tx.add("no such topic", (topic, [2]), (missing, [0]))
         if talk.version < 4:  # later ones are sent by brokers
@@ -547,6 +549,7 @@ def write_markers(talk: Conversation) -> None:
         ask("a negative producer id", marker(producer_id=-1))
         ask("no such topic", marker(topics=[{"name": missing, "partition_indexes": [0]}]))
         ask("no such partition", marker(topics=[{"name": topic, "partition_indexes": [0, 7]}]))
+        ask("no partitions", marker(topics=[]))
         ask("again", marker())
         ask("by a coordinator", marker(2, by=4))
         ask("by an older coordinator", marker(2, by=3))

@@ -1,4 +1,9 @@
-"""EndTxn (26): commit or abort a transaction. From version 5 on the answer has the epoch of the next one (KIP-890)."""
+"""EndTxn (26): commit or abort a transaction. From version 5 on the answer has the epoch of the next one (KIP-890).
+
+Deviation: an end by version 5 is taken for a retry, by the epoch before, only where the last end was one by version 5.
+Apache Kafka 4.3 takes it for one in any case: a producer that was replaced while it had no transaction open is told
+that it has committed what its successor committed by version 4.
+"""
 
 from __future__ import annotations
 

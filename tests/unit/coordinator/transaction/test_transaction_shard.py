@@ -19,6 +19,7 @@ from moldau.coordinator.transaction.messages import (
     NeedsProducerId,
     TimedOut,
 )
+from moldau.coordinator.transaction.records import TransactionRecorded
 from moldau.coordinator.transaction.settings import TransactionSettings
 from moldau.coordinator.transaction.shard import TransactionShard
 from moldau.coordinator.transaction.transaction import LAST_USABLE_EPOCH, State
@@ -96,10 +97,13 @@ class Bench:
             )
 
     def init_to_the_last_epoch(self) -> tuple[int, int]:
-        producer: tuple[int, int] = self.init()
-        while producer[1] < LAST_USABLE_EPOCH:
-            producer = self.init(expected=producer)
-        return producer
+        """As if all epochs before had been used."""
+        producer_id, _ = self.init()
+        found = self.shard.describe("t")
+        assert found is not None
+        last = found.transaction._replace(producer_epoch=LAST_USABLE_EPOCH)
+        self._carry_out(Decision([TransactionRecorded("t", last)]))
+        return producer_id, LAST_USABLE_EPOCH
 
     @property
     def state(self) -> State | None:

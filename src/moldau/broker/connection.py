@@ -84,6 +84,7 @@ class Slot:
         """Give the answer, or None where the request gets none (acks=0). A closed connection takes no notice."""
         self.answer = answer
         self.is_filled = True
+        self.on_cancel = None
         self._connection.on_slot_filled()
 
     def abandon(self, reason: str) -> None:
@@ -453,8 +454,9 @@ class Connection:
         self._queue = _NOTHING
         self._out.clear()
         for slot in self._slots:
-            if slot.on_cancel is not None and not slot.is_filled:
+            if slot.on_cancel is not None:
                 slot.on_cancel()
+                slot.on_cancel = None
         self._slots = _NOTHING
         self._server.on_connection_closed(self)
 

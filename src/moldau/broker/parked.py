@@ -2,6 +2,9 @@
 
 One timer serves all deadlines. An append only notes which partition grew; the waiting fetches are answered in a later
 turn of the loop, a bounded number in each, so that the producer gets its own answer first.
+
+A poll that is done lets go of its request at once. Nothing here may go round in a circle, which only the garbage
+collector would find: it hardly ever looks at what has waited for long (`tune_gc`).
 """
 
 from __future__ import annotations
@@ -28,22 +31,26 @@ class Watched(Protocol):
 class LongPoll:
     """A fetch that waits for `missing_bytes` more in its partitions, or for its deadline."""
 
-    __slots__ = ("complete", "deadline_s", "has_news", "is_done", "missing_bytes", "partitions")
+    __slots__ = ("complete", "deadline_s", "has_news", "missing_bytes", "partitions")
 
     def __init__(
         self,
-        complete: Callable[[], None],
+        complete: Callable[[LongPoll], None],
         deadline_s: float,
         missing_bytes: int,
         partitions: Sequence[Watched],
     ) -> None:
-        self.complete = complete
+        self.complete: Callable[[LongPoll], None] | None = complete
+        """None when it is done: its deadline may stay here for a while, but not what the fetch has read."""
         self.deadline_s = deadline_s
         self.missing_bytes = missing_bytes
         self.partitions = partitions
-        self.is_done = False
         self.has_news = False
         """A partition has grown or changed since it was parked: what was read then is no longer the answer."""
+
+    @property
+    def is_done(self) -> bool:
+        return self.complete is None
 
 
 class LongPolls:
@@ -105,19 +112,22 @@ class LongPolls:
         self._is_waking = False
         woken = self._woken
         for _ in range(min(WAKEUPS_PER_TURN, len(woken))):
-            poll = woken.popleft()
-            if self._finish(poll):
-                poll.complete()
+            self._complete(woken.popleft())
         self._schedule_wake()
 
-    def _finish(self, poll: LongPoll) -> bool:
-        if poll.is_done:
-            return False
-        poll.is_done = True
+    def _complete(self, poll: LongPoll) -> None:
+        complete = poll.complete
+        if complete is not None:
+            self._finish(poll)
+            complete(poll)
+
+    def _finish(self, poll: LongPoll) -> None:
+        if poll.complete is None:
+            return
+        poll.complete = None
         self.count -= 1
         for partition in poll.partitions:
             partition.watchers.pop(poll, None)
-        return True
 
     def _set_timer(self, due_s: float) -> None:
         if self._timer is not None:
@@ -131,9 +141,7 @@ class LongPolls:
         deadlines = self._deadlines
         now_s = self._clock.monotonic()
         while deadlines and (deadlines[0][0] <= now_s or deadlines[0][2].is_done):
-            poll = heapq.heappop(deadlines)[2]
-            if self._finish(poll):
-                poll.complete()
+            self._complete(heapq.heappop(deadlines)[2])
         if deadlines:
             self._set_timer(deadlines[0][0])
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import heapq
+import weakref
 from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from moldau.base.limits import WAKEUPS_PER_TURN
 from moldau.broker.parked import TIMER_GRAIN_S, LongPoll, LongPolls
@@ -68,7 +71,7 @@ def setup() -> tuple[World, LongPolls, Partition, list[str]]:
 def poll(
     done: list[str], name: str, *partitions: Partition, deadline_s: float = 1.0, missing: int = 1
 ) -> LongPoll:
-    return LongPoll(lambda: done.append(name), deadline_s, missing, partitions)
+    return LongPoll(lambda _: done.append(name), deadline_s, missing, partitions)
 
 
 def test_a_poll_is_answered_after_the_append_and_not_within_it() -> None:
@@ -159,3 +162,24 @@ def test_a_change_of_the_partition_wakes_whoever_waits() -> None:
     polls.on_change(partition)
     world.turn()
     assert done == ["a"]
+
+
+@pytest.mark.parametrize("end", ["answered", "out of time", "gone"])
+def test_a_poll_that_is_done_lets_go_of_its_request(end: str) -> None:
+    class Request:
+        def complete(self, _: LongPoll) -> None: ...
+
+    world, polls, partition, _ = setup()
+    request = Request()
+    waiting = LongPoll(request.complete, 1.0, 1, [partition])
+    polls.park(waiting)
+    freed = weakref.ref(request)
+    del request
+    if end == "answered":
+        polls.on_growth(partition, 10)
+        world.turn()
+    elif end == "out of time":
+        world.advance(1.1)
+    else:
+        polls.cancel(waiting)
+    assert waiting.is_done and freed() is None

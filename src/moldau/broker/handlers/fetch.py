@@ -11,6 +11,7 @@ Limits as Kafka's: at least one whole batch, however large, from the first parti
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
@@ -216,13 +217,8 @@ class Fetch:
         missing_bytes = self._min_bytes - self._total_bytes
         if self._is_committed_only and any(p.last_stable_offset < p.high_watermark for p in self._partitions):
             missing_bytes = 1  # a marker of a few bytes may make all that lies before it readable
-        poll = LongPoll(
-            lambda: self._complete(slot, poll),
-            deadline_s,
-            missing_bytes,
-            self._partitions,
-        )
-        slot.on_cancel = lambda: broker.long_polls.cancel(poll)
+        poll = LongPoll(partial(self._complete, slot), deadline_s, missing_bytes, self._partitions)
+        slot.on_cancel = partial(broker.long_polls.cancel, poll)
         broker.long_polls.park(poll)
 
     def _complete(self, slot: Slot, poll: LongPoll) -> None:

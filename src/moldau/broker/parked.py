@@ -4,7 +4,7 @@ One timer serves all deadlines. An append only notes which partition grew; the w
 turn of the loop, a bounded number in each, so that the producer gets its own answer first.
 
 A poll that is done lets go of its request at once. Nothing here may go round in a circle, which only the garbage
-collector would find: it hardly ever looks at what has waited for long (`tune_gc`).
+collector would find: it hardly ever looks at what has waited for a while (`tune_gc`).
 """
 
 from __future__ import annotations

@@ -27,11 +27,14 @@ def install_signal_handlers(loop: asyncio.AbstractEventLoop, on_stop: Callable[[
 
 
 def tune_gc() -> None:
-    """Call it after start-up and after loading much: what is there now is never looked at again by the
-    collector."""
+    """Call it after start-up and after loading much: what is there now is never looked at again by the collector.
+
+    The rest is looked at when it has grown: requests leave no circles behind (`tests/cluster/test_garbage.py`), so in
+    steady work that is never, and with topics that come and go a look at everything is rare.
+    """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 50, 1_000)
+    gc.set_threshold(10_000, 50, 10)
 
 
 def descriptor_limit() -> int:

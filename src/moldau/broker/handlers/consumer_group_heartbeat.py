@@ -6,7 +6,9 @@ their own ids, and may subscribe by a regular expression. The rules are in `coor
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
+from uuid import UUID
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.coordinator.group.consumer.member import JOINING, LEAVING, LEAVING_FOR_A_WHILE
@@ -52,8 +54,16 @@ def _beat(context: Any, request: Any) -> Beat:
         topics=request.subscribed_topic_names,
         regex=getattr(request, "subscribed_topic_regex", None),
         assignor=request.server_assignor,
-        owned=None if owned is None else {topic.topic_id: frozenset(topic.partitions) for topic in owned},
+        owned=None if owned is None else owned_partitions(owned),
     )
+
+
+def owned_partitions(rows: Iterable[Any]) -> dict[UUID, frozenset[int]]:
+    """A topic that is named twice counts with both: what a member has must not seem to be free."""
+    owned: dict[UUID, frozenset[int]] = {}
+    for row in rows:
+        owned[row.topic_id] = owned.get(row.topic_id, frozenset()).union(row.partitions)
+    return owned
 
 
 def _check(version: int, beat: Beat, assignors: list[str]) -> None:

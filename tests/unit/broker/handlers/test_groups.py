@@ -7,10 +7,12 @@ import struct
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from moldau.base.errors import ErrorCode
+from moldau.broker.handlers.consumer_group_heartbeat import owned_partitions
 from moldau.testing import Cluster
 from moldau.wire.apis import APIS_BY_NAME
 from moldau.wire.codec import decode_response, encode_request_frame
@@ -157,3 +159,11 @@ def test_groups_are_listed_by_state_whatever_blanks_are_around_it(wires: Callabl
     assert joined.error_code is ErrorCode.none
     found = wire.ask("ListGroups", 4, states_filter=(" CompletingRebalance ",))
     assert "listed" in {group.group_id for group in found.groups}
+
+
+def test_a_topic_that_a_member_names_twice_counts_with_all_its_partitions() -> None:
+    """Otherwise a partition that it has would be given to another."""
+    topic, other = UUID(int=1), UUID(int=2)
+    rows = [(topic, (0, 2)), (other, (1,)), (topic, (3,)), (other, ())]
+    owned = owned_partitions(SimpleNamespace(topic_id=one, partitions=numbers) for one, numbers in rows)
+    assert owned == {topic: {0, 2, 3}, other: {1}}

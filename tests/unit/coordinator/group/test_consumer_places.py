@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from moldau.base.errors import ErrorCode
-from moldau.coordinator.group.consumer.embedded import read_assignment
+from moldau.coordinator.group.consumer.embedded import read_assignment, read_subscription
 from moldau.coordinator.group.consumer.settings import Migration
 from moldau.coordinator.group.messages import Joined
 
@@ -142,6 +142,15 @@ def test_a_static_consumer_that_joins_as_a_classic_member_without_its_instance_i
     joined = coordinator.join(member_id="two", protocols=subscription()).response
     assert joined.error_code is ErrorCode.none
     assert [member.instance_id for member in coordinator.shown().members] == [None, "i"]
+
+
+def test_a_topic_that_a_classic_member_names_twice_counts_with_all_its_partitions() -> None:
+    """Otherwise a partition that it has would be given to another."""
+    row = b"\x00\x01t\x00\x00\x00\x01"
+    rows = b"\x00\x00\x00\x02" + row + b"\x00\x00\x00\x00" + row + b"\x00\x00\x00\x03"
+    head = b"\x00\x01\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff"
+    assert read_subscription(head + rows).owned == {"t": (0, 3)}
+    assert read_assignment(b"\x00\x01" + rows + b"\xff\xff\xff\xff")[0] == {"t": (0, 3)}
 
 
 # ---- refusals -----------------------------------------------------------------------------------------------

@@ -84,6 +84,13 @@ def test_metadata_has_a_largest_length(coordinator: Coordinator) -> None:
     assert coordinator.committed() == 5
 
 
+def test_the_length_of_metadata_is_counted_as_java_counts_letters(coordinator: Coordinator) -> None:
+    assert coordinator.commit(5, metadata="ü" * 4096) is ErrorCode.none
+    assert coordinator.commit(6, metadata="\N{GRINNING FACE}" * 2048) is ErrorCode.none
+    assert coordinator.commit(7, metadata="\N{GRINNING FACE}" * 2049) is ErrorCode.offset_metadata_too_large
+    assert coordinator.committed() == 6
+
+
 def test_a_commit_that_cannot_be_written_is_not_kept(coordinator: Coordinator) -> None:
     coordinator.commit(5)
     reply = new_reply()

@@ -57,8 +57,9 @@ def write_assignment(version: int, partitions: Mapping[str, tuple[int, ...]]) ->
 
 
 def _read_partitions(fields: FieldReader) -> dict[str, tuple[int, ...]]:
+    """A topic that is named twice counts with both."""
     found: dict[str, tuple[int, ...]] = {}
     for _ in range(fields.array()):
         topic = fields.string()
-        found[topic] = tuple(fields.int32() for _ in range(fields.array()))
+        found[topic] = (*found.get(topic, ()), *(fields.int32() for _ in range(fields.array())))
     return found

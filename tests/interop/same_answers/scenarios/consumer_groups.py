@@ -171,6 +171,19 @@ def heartbeat_hand_over(talk: Conversation) -> None:
     describe(talk, "deleted", one.group)
 
 
+@scenario("ConsumerGroupHeartbeat", "a topic twice", versions=(1,))
+def heartbeat_a_topic_twice(talk: Conversation) -> None:
+    topic, group = topic_of(talk, "t", 2), talk.name("g")
+    one, two = Consumer(talk, group, "one"), Consumer(talk, group, "two")
+    one.join("alone", [topic])
+    two.join("second", [topic])
+    one.beat("told to revoke")
+    rows = [{"topic_id": talk.id_of(topic), "partitions": [number]} for number in (1, 0)]
+    one.beat("has both still", topic_partitions=rows)
+    two.beat("waits")
+    describe(talk, "while one has both", group)
+
+
 @scenario("ConsumerGroupHeartbeat", "range")
 def heartbeat_range(talk: Conversation) -> None:
     topic, other = topic_of(talk, "t", 5), topic_of(talk, "u", 2)

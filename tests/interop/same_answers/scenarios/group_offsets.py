@@ -89,6 +89,7 @@ def commit_anyone(talk: Conversation) -> None:
     ask("metadata of 4096", [(topic, [offset(0, 40, "x" * 4096)])])
     ask("metadata of 4097", [(topic, [offset(0, 41, "x" * 4097), offset(1, 42)])])
     ask("metadata of 4096 wide letters", [(topic, [offset(2, 43, "ü" * 4096)])])
+    ask("metadata of 2049 wider letters", [(topic, [offset(2, 44, "\N{GRINNING FACE}" * 2049)])])
     fetch(talk, "after all of it", group, [(topic, [0, 1, 2]), (other, [0])])
     fetch(talk, "all", group, None)
     ask("a group of its own that has no name", [(topic, [offset(0, 1)])], group_id="")

@@ -28,6 +28,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from moldau.bench.server import HOST, Server, StartFailed, free_port
 
@@ -36,11 +37,23 @@ JAVA_VERSION_MIN = 17
 FETCH_TIMEOUT_S = 900
 FORMAT_TIMEOUT_S = 60
 LOG4J_VERSION = "2.25.4"  # what kafka-tools brings; its slf4j binding is not among the dependencies
+ARGPARSE_VERSION = "0.7.0"
+
+
+class Artifact(NamedTuple):
+    """What Maven is asked for: with all that it needs, or `alone` where only some classes of it are used."""
+
+    group: str
+    name: str
+    version: str
+    alone: bool = False
+
+
 ARTIFACTS = [
-    ("org.apache.kafka", "kafka_2.13", VERSION),
-    ("org.apache.kafka", "kafka-tools", VERSION),
-    ("org.apache.logging.log4j", "log4j-core", LOG4J_VERSION),
-    ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION),
+    Artifact("org.apache.kafka", "kafka_2.13", VERSION),
+    Artifact("org.apache.kafka", "kafka-tools", VERSION),
+    Artifact("org.apache.logging.log4j", "log4j-core", LOG4J_VERSION),
+    Artifact("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION),
 ]
 _TOOLS = "org.apache.kafka.tools"
 TOOLS = {
@@ -178,7 +191,20 @@ def distribution() -> Distribution:
     java = find_java()
     jars = cache_folder() / VERSION / "jars"
     if not jars.is_dir():
-        fetch(jars)
+        fetch(jars, ARTIFACTS)
+    return Distribution(java, jars)
+
+
+@functools.cache
+def client_of(version: str) -> Distribution:
+    """The Java client of any version, and those of Kafka's tools that need little else, as ClientCompatibilityTest."""
+    java = find_java()
+    jars = cache_folder() / version / "client"
+    if not jars.is_dir():
+        client = Artifact("org.apache.kafka", "kafka-clients", version)
+        tools = Artifact("org.apache.kafka", "kafka-tools", version, alone=True)
+        options = Artifact("net.sourceforge.argparse4j", "argparse4j", ARGPARSE_VERSION)
+        fetch(jars, [client, tools, options])
     return Distribution(java, jars)
 
 
@@ -208,7 +234,7 @@ def find_java() -> str:
     return java
 
 
-def fetch(target: Path) -> None:
+def fetch(target: Path, artifacts: Sequence[Artifact]) -> None:
     """Let Maven copy the jars and their dependencies. The folder appears whole or not at all."""
     maven = shutil.which("mvn")
     if maven is None:
@@ -218,7 +244,7 @@ def fetch(target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as workshop:
         pom, jars = Path(workshop) / "pom.xml", Path(workshop) / "jars"
-        pom.write_text(_pom())
+        pom.write_text(_pom(artifacts))
         copy = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
         try:
             done = subprocess.run(
@@ -240,16 +266,20 @@ def fetch(target: Path) -> None:
                 raise
 
 
-def _pom() -> str:
-    dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
-        for group, artifact, version in ARTIFACTS
-    )
+def _pom(artifacts: Sequence[Artifact]) -> str:
+    dependencies = "".join(map(_dependency, artifacts))
     identity = (
         "<groupId>local</groupId><artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>"
     )
     content = f"{identity}<dependencies>{dependencies}</dependencies>"
     return f"<project><modelVersion>4.0.0</modelVersion>{content}</project>"
+
+
+def _dependency(artifact: Artifact) -> str:
+    names = f"<groupId>{artifact.group}</groupId><artifactId>{artifact.name}</artifactId>"
+    all_it_needs = "<exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
+    left_out = f"<exclusions>{all_it_needs}</exclusions>" if artifact.alone else ""
+    return f"<dependency>{names}<version>{artifact.version}</version>{left_out}</dependency>"
 
 
 class KafkaServer(Server):

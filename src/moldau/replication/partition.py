@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from moldau.base.errors import ErrorCode
@@ -28,7 +28,6 @@ class Partition:
         "high_watermark",
         "is_internal",
         "is_whole",
-        "last_turn",
         "leader_epoch",
         "log",
         "node_id",
@@ -38,6 +37,7 @@ class Partition:
         "topic_id",
         "topic_id_bytes",
         "topic_partition",
+        "turns",
         "watchers",
     )
 
@@ -49,8 +49,8 @@ class Partition:
         self.log = log
         self.high_watermark = log.next_offset
         self.watchers: dict[Any, None] = {}
-        self.last_turn: asyncio.Future[None] | None = None
-        """Of those who wait to append (see `turns`); None: nobody does."""
+        self.turns: dict[Hashable, asyncio.Future[None]] = {}
+        """Of the connections that wait to append (see `replication.turns`)."""
         self.on_advance: Callable[[], object] | None = None
         """Called when the high watermark has moved: a coordinator answers then."""
         self.refusal = ErrorCode.none

@@ -4,8 +4,8 @@ The life of a produce: the request is parsed where it was received; each batch i
 place and is appended to the page cache by the partition's log; the answer leaves at once, or, where the topic's flush
 policy asks for it, after the sync that covers the batch. Long polls on the partition are woken after the answer.
 A batch that is to get its topic's own compression gets it in a thread, and for the first batch of a transaction its
-coordinator is asked (`broker.verification`); the request, and those that come after it to the same partition, wait for
-their turn (`replication.turns`).
+coordinator is asked (`broker.verification`); the request, and those that its connection sends to the same partition
+after it, wait for their turn (`replication.turns`).
 
 Kafka advertises version 0 for the sake of an old librdkafka and serves 3 and up; so does Moldau. With acks=0 there is
 no answer; a refused batch then ends the connection, which is the only way to tell the client.
@@ -115,7 +115,7 @@ def _append_lone(
     partition_log = partition.log
     if (acks != ACKS_ALL and acks != ACKS_LEADER) or not partition.is_whole:
         return None
-    if not partition_log.is_straight or partition.last_turn is not None:
+    if not partition_log.is_straight or partition.turns:
         return None
     try:
         error, base_offset, last_offset, append_time_ms, log_start_offset, message, *_ = partition_log.append(
@@ -253,7 +253,7 @@ class Produce:
     # ---- waiting for a turn -----------------------------------------------------------------------------------
 
     def must_wait_for(self, topics: list[TopicRecords]) -> list[Partition]:
-        """The request's partitions, where somebody is waiting already or a batch has to be recompressed; else none."""
+        """The request's partitions, where an earlier one is waiting or a batch has to be recompressed; else none."""
         partitions = []
         is_waiting = False
         for topic, wanteds in topics:
@@ -261,7 +261,7 @@ class Produce:
                 with suppress(KafkaError):
                     partition = self._broker.partition(topic, index)
                     partitions.append(partition)
-                    is_waiting |= partition.last_turn is not None
+                    is_waiting |= self._connection in partition.turns
                     is_waiting |= partition.log.wants_recompression(self._frame, start, stop)
         if self._transactional_id is not None:
             is_waiting |= self._begin_verification(topics)
@@ -272,7 +272,7 @@ class Produce:
         self._frame = memoryview(bytearray(self._frame))  # the connection receives into the buffer meanwhile
         self._slot = self._connection.park(is_produce=True)
         self._connection.hold(len(self._frame))
-        turn = Turn(partitions)
+        turn = Turn(self._connection, partitions)
         self._broker.tasks.spawn(self._answer_in_turn(topics, turn), name="produce in turn")
 
     async def _answer_in_turn(self, topics: list[TopicRecords], turn: Turn) -> None:

@@ -109,7 +109,7 @@ def test_without_an_answer_the_order_is_kept_too(cluster: Cluster) -> None:
 
 def test_turns_come_in_the_order_in_which_they_were_taken_across_partitions() -> None:
     async def main() -> list[str]:
-        a, b = SimpleNamespace(last_turn=None), SimpleNamespace(last_turn=None)
+        a, b = SimpleNamespace(turns={}), SimpleNamespace(turns={})
         done: list[str] = []
 
         async def work(name: str, turn: Turn, wait: asyncio.Event | None = None) -> None:
@@ -120,16 +120,19 @@ def test_turns_come_in_the_order_in_which_they_were_taken_across_partitions() ->
             turn.end()
 
         gate = asyncio.Event()
-        first = asyncio.create_task(work("both", Turn([a, b]), gate))
+        first = asyncio.create_task(work("both", Turn("mine", [a, b]), gate))
         others = [
-            asyncio.create_task(work(name, Turn([p]))) for name, p in (("a", a), ("b", b), ("a again", a))
+            asyncio.create_task(work(name, Turn("mine", [p])))
+            for name, p in (("a", a), ("b", b), ("a again", a))
         ]
         for _ in range(5):
             await asyncio.sleep(0)
-        assert done == [] and a.last_turn is not None
+        assert done == [] and a.turns
+        await work("another connection", Turn("yours", [a, b]))
+        assert done.pop() == "another connection"
         gate.set()
         await asyncio.gather(first, *others)
-        assert a.last_turn is None and b.last_turn is None
+        assert a.turns == b.turns == {}
         return done
 
     done = asyncio.run(main())

@@ -21,7 +21,7 @@ from moldau.log.scan import DamagedSegment
 from moldau.log.segment import Segment
 from moldau.log.transactions import Aborted, Marker, build_marker, read_marker
 from moldau.log.transactions_index import AbortedIndexes
-from moldau.records.batch import TRANSACTIONAL, read_header, sequence_after
+from moldau.records.batch import LOG_APPEND_TIME, TRANSACTIONAL, read_header, sequence_after, set_timestamps
 from moldau.records.validate import HeaderFields, Refused
 
 if TYPE_CHECKING:
@@ -134,6 +134,9 @@ class Producing:
 
     def _append(self, batch: bytes, leader_epoch: int, now_ms: int) -> Appended:
         buffer = memoryview(bytearray(batch))
+        if self._log.config.log_append_time:
+            attributes = read_header(buffer).attributes | LOG_APPEND_TIME
+            set_timestamps(buffer, 0, len(buffer), attributes, now_ms)
         return self._log.put(buffer, 0, len(buffer), read_header(buffer), leader_epoch, now_ms)
 
     def end(self, batch: memoryview, offset: int) -> None:

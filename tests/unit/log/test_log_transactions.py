@@ -7,14 +7,25 @@ import random
 from typing import Any
 
 import pytest
-from log_world import FOLDER, NOW_MS, World, append, batch, config, data_of, read_all, read_checked
+from log_world import (
+    FOLDER,
+    NOW_MS,
+    World,
+    append,
+    batch,
+    batches_in,
+    config,
+    data_of,
+    read_all,
+    read_checked,
+)
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.log.log import Log
 from moldau.log.producers import Verification
 from moldau.log.transactions import Marker, build_marker, read_marker
 from moldau.log.transactions_index import ENTRY
-from moldau.records.batch import PRODUCER_EPOCH_MAX
+from moldau.records.batch import LOG_APPEND_TIME, PRODUCER_EPOCH_MAX, read_header
 
 SMALL = {"segment_bytes": "300"}
 
@@ -63,6 +74,17 @@ def test_a_marker_is_read_as_it_was_built() -> None:
     for marker in (Marker(True, 7), Marker(False, 0)):
         assert read_marker(build_marker(marker, 5, 3, NOW_MS)) == marker
     assert read_marker(batch(b"v")) is None
+
+
+async def test_the_brokers_own_batches_have_the_topics_kind_of_time() -> None:
+    log = await World(config(message_timestamp_type="LogAppendTime")).new_log()
+    begin(log, 1)
+    end(log, 1, commit=True)
+    own = batch(b"v", timestamp=NOW_MS - 5, producer_id=2, producer_epoch=0, transactional=True)
+    log.producing.append_own(own, 0, NOW_MS)
+    found = [read_header(one) for one in batches_in(data_of(read_checked(log, 0)))]
+    assert [header.attributes & LOG_APPEND_TIME for header in found] == [LOG_APPEND_TIME] * 3
+    assert [header.max_timestamp for header in found] == [NOW_MS] * 3
 
 
 async def test_the_first_unstable_offset_is_that_of_the_oldest_open_transaction() -> None:

@@ -196,6 +196,7 @@ def check_batch(
         attributes & _CODEC_OR_LOG_APPEND_TIME
         or rules.walk_all
         or max_timestamp < base_timestamp
+        or base_timestamp < NO_TIMESTAMP
         or max_timestamp - now_ms > rules.timestamp_after_max_ms
         or now_ms - base_timestamp > rules.timestamp_before_max_ms
     ):
@@ -217,11 +218,15 @@ def check_batch(
 def _is_suspicious(header: HeaderFields, rules: AppendRules, now_ms: int) -> bool:
     """Whether the header's timestamps contradict each other, or some record's is out of the topic's range."""
     base_timestamp, max_timestamp = header[7], header[8]
-    return max_timestamp < base_timestamp or (
-        not rules.log_append_time
-        and (
-            max_timestamp - now_ms > rules.timestamp_after_max_ms
-            or now_ms - base_timestamp > rules.timestamp_before_max_ms
+    return (
+        max_timestamp < base_timestamp
+        or base_timestamp < NO_TIMESTAMP
+        or (
+            not rules.log_append_time
+            and (
+                max_timestamp - now_ms > rules.timestamp_after_max_ms
+                or now_ms - base_timestamp > rules.timestamp_before_max_ms
+            )
         )
     )
 

@@ -16,6 +16,7 @@ from moldau.records.batch import (
     CRC_POSITION,
     HEADER,
     LOG_APPEND_TIME,
+    NO_TIMESTAMP,
     BatchHeader,
     crc_of,
     read_header,
@@ -274,6 +275,13 @@ def test_a_null_key_and_a_wrong_timestamp_together_are_an_invalid_timestamp() ->
 @pytest.mark.parametrize("claimed", [NOW_MS + 10 * HOUR_MS, -1, NOW_MS - 5])
 def test_a_max_timestamp_that_is_not_the_records_is_put_right(claimed: int) -> None:
     assert check(with_header(GOOD, max_timestamp=claimed)).max_timestamp == NOW_MS + 2
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("count", [1, 3, 50])
+def test_no_max_timestamp_is_below_that_of_records_without_one(codec: Codec, count: int) -> None:
+    batch = build_batch([Record(i, -1000, None, b"v") for i in range(count)], codec=codec)
+    assert check(batch).max_timestamp == NO_TIMESTAMP
 
 
 def test_log_append_time_replaces_the_timestamps_whatever_they_are() -> None:

@@ -159,15 +159,13 @@ class Reader:
 
     def max_timestamp_offset(self, read: Read) -> TimestampOffset | None:
         """The first record that has the largest timestamp of the segments that are there. As in Kafka, it may lie
-        below the log's start, in a segment that is not removed yet."""
+        below the log's start, in a segment that is not removed yet. Where no record has a time, it is the first."""
         segments = self._segments
-        newest, newest_index = NO_TIMESTAMP, -1
+        newest, newest_index = NO_TIMESTAMP, 0
         for index in range(len(segments)):
             timestamp = segments.max_timestamp_of(index, read)
             if timestamp > newest:
                 newest, newest_index = timestamp, index
-        if newest_index < 0:
-            return None
         segment = segments.by_number(newest_index)
         return _find_timestamp(segment, newest, segment.base_offset, read)
 

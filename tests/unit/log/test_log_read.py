@@ -13,7 +13,7 @@ from moldau.log.index import read_waiting
 from moldau.log.log import Log
 from moldau.log.reader import EMPTY, POSITIONS_MAX, TimestampOffset
 from moldau.log.segments import CLOSED_SEGMENTS_KEPT
-from moldau.records.batch import read_header
+from moldau.records.batch import NO_TIMESTAMP, read_header
 from moldau.records.record import Record, build_batch
 
 SIZE = len(batch(b"x" * 100))
@@ -169,11 +169,12 @@ async def test_timestamps_out_of_order_give_the_first_record_that_is_late_enough
 async def test_the_largest_timestamp_gives_its_first_record() -> None:
     log = await World().new_log()
     assert log.max_timestamp_offset() is None
-    append(log, batch(b"none", timestamp=-1))
-    assert log.max_timestamp_offset() is None
+    for _ in range(2):
+        append(log, batch(b"none", timestamp=NO_TIMESTAMP))
+    assert log.max_timestamp_offset() == TimestampOffset(NO_TIMESTAMP, 0, 0)
     append(log, build_batch([Record(i, t, None, b"v") for i, t in enumerate((5, 9, 7, 9))]))
     append(log, batch(b"v", timestamp=9))
-    assert log.max_timestamp_offset() == TimestampOffset(9, 2, 0)
+    assert log.max_timestamp_offset() == TimestampOffset(9, 3, 0)
 
 
 async def test_timestamps_before_the_log_start_do_not_count() -> None:

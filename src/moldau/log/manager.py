@@ -114,7 +114,11 @@ class LogManager:
 
         def keep(one: Opened, folder: DataFolder) -> None:
             log = self._keep(one.partition, one.opening.folder, one.loaded, folder)
-            log.reshaping.cleaned_to = found[folder].checkpoints.cleaned_to.get(one.partition)
+            cleaned_to = found[folder].checkpoints.cleaned_to.get(one.partition)
+            if (
+                cleaned_to is not None and cleaned_to <= log.next_offset
+            ):  # else its end was lost: all is dirty
+                log.reshaping.cleaned_to = cleaned_to
             if one.error is not None:
                 logger.error("%s is offline: %s", log.topic_partition, one.error)
                 log.begin_offline(one.error)

@@ -111,3 +111,17 @@ async def test_a_log_that_is_cut_off_is_compacted_anew_from_there(offset: int) -
     await log.truncate_fully_and_start_at(offset, world.manager.write_checkpoints_of)
     write(log, 10)
     assert (await world.reopen(clean=False)).reshaping.cleaned_to in (None, offset)
+
+
+async def test_what_a_damaged_log_gets_in_the_place_of_its_lost_end_is_not_taken_for_compacted() -> None:
+    world = World()
+    log = await world.new_log()
+    write(log, 10)
+    await log.flush()
+    await world.manager.write_checkpoints()
+    world.disk.write_atomic(f"{FOLDER}/{names.CLEANER_OFFSETS}", write_offsets({PARTITION: 9}))
+    world.disk.open(f"{log.folder}/{names.file_name(0, names.LOG)}").truncate(300)
+    log = await world.reopen(clean=False)
+    assert log.next_offset < 9
+    write(log, 10)
+    assert log.reshaping.cleaned_to is None

@@ -360,14 +360,19 @@ class LogManager:
         if not config.delete or limits.is_none or log.next_offset == log.segments.first_base_offset:
             return
         end_offset = log.next_offset
+        # That nothing in the active segment is read any more is no reason for it to go: that it is old is one.
+        known_start = min(log.log_start_offset, log.segments.active.base_offset)
         start_offset = await self._runtime.tasks.in_thread(
-            look_through, log.segments.copy(), end_offset, log.log_start_offset, limits
+            look_through, log.segments.copy(), end_offset, known_start, limits
         )
-        if not log.log_start_offset < start_offset <= log.next_offset or log.failure is not None:
+        active = log.segments.active
+        goes_whole = start_offset > active.base_offset
+        if log.failure is not None or start_offset > log.next_offset:
+            return
+        if not goes_whole and start_offset <= log.log_start_offset:
             return
         logger.info("%s: records before %d are no longer kept", log, start_offset)
-        active = log.segments.active
-        if start_offset > active.base_offset:  # all is old: what is written from now on goes to a new segment
+        if goes_whole:  # all is old: what is written from now on goes to a new segment
             log.delete_records_before(active.base_offset)  # goes also where there is no room for a new one
             if log.next_offset != end_offset:
                 return

@@ -115,6 +115,26 @@ async def test_the_active_segment_is_rolled_when_it_is_old_and_then_goes() -> No
     assert [record.value for record in read_all(log)] == [b"new"]
 
 
+@pytest.mark.parametrize("limit", [{"retention_ms": str(DAY_MS)}, {"retention_bytes": "0"}])
+async def test_the_active_segment_goes_too_when_all_its_records_were_deleted_before(
+    limit: dict[str, str],
+) -> None:
+    world = World(config(**({"retention_ms": "-1"} | limit)))
+    log = await log_of(world, 1000, 2000, 3000)
+    log.delete_records_before(3)
+    await world.manager.enforce_retention()
+    assert (log.log_start_offset, log.next_offset, segments_on_disk(world)) == (3, 3, [3])
+    assert log.size_bytes() == 0
+
+
+async def test_the_active_segment_stays_while_it_is_young_though_nothing_in_it_is_read() -> None:
+    world = World(config(retention_ms=str(DAY_MS)))
+    log = await log_of(world, NOW_MS, NOW_MS)
+    log.delete_records_before(2)
+    await world.manager.enforce_retention()
+    assert (log.log_start_offset, log.next_offset, segments_on_disk(world)) == (2, 2, [1])
+
+
 async def test_an_empty_log_is_left_alone() -> None:
     world = World(config(retention_ms="0"))
     log = await world.new_log()

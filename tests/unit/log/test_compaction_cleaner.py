@@ -120,6 +120,22 @@ def test_a_damaged_checkpoint_costs_a_compaction_and_nothing_else(damage: str) -
     on_stage(main)
 
 
+def test_how_far_a_log_is_compacted_is_put_right_though_nothing_is_due() -> None:
+    async def main(stage: Stage, world: World) -> None:
+        log = await stage.open()
+        fill(log)
+        await stage.cleaner.clean(log)
+        assert stage.cleaned_to == {PARTITION: log.segments.active.base_offset}
+        log.delete_records_before(log.next_offset)
+        stage.cleaner.start()
+        await stage.host.runtime.tasks.sleep(5)
+        await stage.close()
+        assert stage.cleaner.counts.compactions == 1
+        assert stage.cleaned_to == {PARTITION: log.next_offset}
+
+    on_stage(main)
+
+
 def test_neighbours_are_grouped_within_every_limit() -> None:
     def bases(
         shapes: list[Shape], end_offset: int = 10**12, size: int = 100, index: int = 100

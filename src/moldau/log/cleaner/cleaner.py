@@ -380,4 +380,8 @@ async def swap_in(runtime: Runtime, log: Log, replaced: Replaced) -> None:
 
 
 def _first_dirty(log: Log) -> int:
-    return first_dirty_offset(log.reshaping.cleaned_to, log.log_start_offset, log.next_offset)
+    """What no longer fits the log is put right, as in Kafka: it must not come to fit again when the log grows."""
+    offset = first_dirty_offset(log.reshaping.cleaned_to, log.log_start_offset, log.next_offset)
+    if log.reshaping.cleaned_to is not None:
+        log.reshaping.cleaned_to = offset
+    return offset

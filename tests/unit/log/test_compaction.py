@@ -116,6 +116,24 @@ def test_a_tombstone_gets_its_horizon_first_and_goes_when_that_is_over(tmp_path:
     assert header.base_timestamp == NOW_MS + DAY_MS
 
 
+def test_tombstones_and_markers_that_are_to_wait_for_ever_get_no_horizon_and_stay(tmp_path: Path) -> None:
+    folder = Folder(
+        tmp_path,
+        [
+            [
+                batch_of(0, (b"a", b"0")),
+                batch_of(1, (b"a", None)),
+                marker(2, COMMIT, 5),
+                batch_of(3, (b"z", b"")),
+            ]
+        ],
+    )
+    for _ in range(3):
+        folder.compact(delete_retention_ms=2**63 - 1)
+    assert folder.offsets() == [1, 2, 3]
+    assert not any(header.attributes & DELETE_HORIZON for header, _ in folder.batches())
+
+
 def test_a_record_after_its_tombstone_takes_the_tombstone_away_at_once(tmp_path: Path) -> None:
     folder = Folder(tmp_path, [[batch_of(0, (b"a", b"0"), (b"a", None), (b"a", b"2"))]])
     folder.compact()

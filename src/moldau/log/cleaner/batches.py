@@ -27,6 +27,8 @@ from moldau.records.compression import Codec, compress
 from moldau.records.record import BadRecord, assemble, records_of
 from moldau.runtime.ports import Buffer
 
+TIMESTAMP_MAX = 2**63 - 1
+
 
 class _Kept(NamedTuple):
     """A record that stays: where it lies in the batch's unfolded records."""
@@ -57,7 +59,9 @@ class BatchCleaner:
         self._last_records = last_records
         self._end_offset = end_offset
         self._now_ms = now_ms
-        self._delete_retention_ms = delete_retention_ms
+        self._new_horizon: int | None = now_ms + delete_retention_ms
+        if self._new_horizon > TIMESTAMP_MAX:
+            self._new_horizon = None  # of no use: what waits for so long stays, as in Kafka
 
     def clean(self, header: BatchHeader, batch: Buffer, number: int) -> Buffer | None:
         """What stays of a batch: the very same object, a new batch, or nothing."""
@@ -87,31 +91,34 @@ class BatchCleaner:
         if null_bits and horizon is not None and horizon <= self._now_ms:
             bits &= ~null_bits
             null_bits = 0
-        set_horizon = null_bits != 0 and horizon is None
-        if bits == (1 << header.count) - 1 and not set_horizon:
+        new_horizon = self._new_horizon if null_bits and horizon is None else None
+        if bits == (1 << header.count) - 1 and new_horizon is None:
             return batch
         if not bits:
             return None
         body = records_of(batch, header)
-        return self._rebuilt(header, body, _walk(body, header.count, bits), set_horizon)
+        return self._rebuilt(header, body, _walk(body, header.count, bits), new_horizon)
 
     def _marker(self, header: BatchHeader, batch: Buffer, may_discard: bool) -> Buffer | None:
         horizon = delete_horizon(header)
         if not header.count or (may_discard and horizon is not None and horizon <= self._now_ms):
             return None
-        if not may_discard or horizon is not None:
+        if not may_discard or horizon is not None or self._new_horizon is None:
             return batch
         body = records_of(batch, header)
-        return self._rebuilt(header, body, _walk(body, header.count, (1 << header.count) - 1), True)
+        kept = _walk(body, header.count, (1 << header.count) - 1)
+        return self._rebuilt(header, body, kept, self._new_horizon)
 
-    def _rebuilt(self, header: BatchHeader, body: Buffer, kept: list[_Kept], set_horizon: bool) -> bytes:
+    def _rebuilt(
+        self, header: BatchHeader, body: Buffer, kept: list[_Kept], new_horizon: int | None
+    ) -> bytes:
         attributes, base_timestamp = header.attributes, header.base_timestamp
         timestamps = [base_timestamp + record.timestamp_delta for record in kept]
         if attributes & LOG_APPEND_TIME:
             timestamps = [header.max_timestamp] * len(kept)
-        if set_horizon:
+        if new_horizon is not None:
             attributes |= DELETE_HORIZON
-            base_timestamp = self._now_ms + self._delete_retention_ms
+            base_timestamp = new_horizon
             deltas = (timestamp - base_timestamp for timestamp in timestamps)
             records = b"".join(_with_delta(body, *pair) for pair in zip(kept, deltas, strict=True))
         else:

@@ -157,7 +157,9 @@ def _aborted_in(disk: Disk, opening: Opening, files: FoundFiles, base_offset: in
 
 
 def _start_anew(disk: Disk, opening: Opening, files: FoundFiles) -> LoadedLog:
-    for base_offset in files.bases:
+    # Also indexes whose segments are lost: their old entries must not show behind new ones.
+    indexed = files.offsets(names.OFFSET_INDEX) + files.offsets(names.TIME_INDEX)
+    for base_offset in (*files.bases, *indexed):
         files.remove_segment(base_offset)
     for offset in files.snapshots:
         files.remove(offset, names.SNAPSHOT)

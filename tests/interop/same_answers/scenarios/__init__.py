@@ -40,6 +40,7 @@ __all__ = [
     "producers",
     "replicas",
     "topics",
+    "topics_at_random",
     "transaction_states",
     "transactional_offsets",
     "transactions",

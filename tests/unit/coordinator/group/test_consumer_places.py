@@ -121,6 +121,25 @@ def test_a_consumer_that_goes_on_in_the_classic_protocol_under_its_id_leaves_the
     assert read_assignment(synced.assignment)[0] == {"t": (0, 1, 2, 3)}
 
 
+def test_what_a_classic_member_has_not_given_up_is_its_own_through_both_changes_of_protocol(
+    coordinator: Consumers,
+) -> None:
+    classic = classic_member(coordinator)
+    consumer = Consumer(coordinator, "first")
+    consumer.join()
+    assert classic.beat() is ErrorCode.rebalance_in_progress
+    classic.join()  # told to give up two of four
+    consumer.leave()
+    coordinator.sleep(0)
+    assert coordinator.kind() == "classic"
+    second = Consumer(coordinator, "second")
+    assert not second.join().error_code
+    assert coordinator.kind() == "consumer"
+    assert second.partitions == []
+    work_together(classic, second)
+    assert sorted([*classic.partitions, *second.partitions]) == [0, 1, 2, 3]
+
+
 # ---- what is kept -------------------------------------------------------------------------------------------
 
 

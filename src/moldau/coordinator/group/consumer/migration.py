@@ -180,7 +180,10 @@ class Migration:
         )
 
     def _row(self, member: ConsumerMember, protocol: str) -> MemberRecorded:
-        return self._downgraded(member).as_recorded(protocol, self.assignment(member))
+        """With what it has not given up yet: it goes to nobody else, should the group be upgraded before it has."""
+        return self._downgraded(member).as_recorded(
+            protocol, self.assignment(member._replace(assigned=member.held))
+        )
 
     # ---- names and ids --------------------------------------------------------------------------------------
 

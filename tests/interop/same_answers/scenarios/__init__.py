@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import (
+    acls,
     both_protocols,
     cluster,
     configs,
@@ -25,6 +26,7 @@ from . import (
 
 __all__ = [
     "SETTINGS",
+    "acls",
     "both_protocols",
     "cluster",
     "configs",

@@ -110,6 +110,16 @@ class Connection:
         except KafkaException as error:
             raise self.explain(error.args[0]) from error
 
+    def answers(self) -> bool:
+        """Whether a broker answers at all, asked without patience."""
+        from confluent_kafka import KafkaException
+
+        try:
+            self.admin.list_topics(timeout=min(self.target.timeout_s, REACH_TIMEOUT_S))
+        except KafkaException:
+            return False
+        return True
+
     def topic(self, name: str) -> TopicMetadata:
         """The metadata of one topic, which must exist. It is not created by asking."""
         found = self.metadata().topics.get(name)

@@ -321,8 +321,14 @@ def explain_failure(connection: Connection, delivery: Delivery) -> CliError:
     code = delivery.failure.code()
     if code == Code._UNKNOWN_PARTITION:
         return not_found(f"Topic '{delivery.topic}' has no such partition.", "See `moldau topic describe`.")
-    if code == Code._MSG_TIMED_OUT:
-        return connection.silent()
-    error = connection.explain(delivery.failure, subject=delivery.topic)
+    if code != Code._MSG_TIMED_OUT:
+        error = connection.explain(delivery.failure, subject=delivery.topic)
+    elif connection.answers():
+        error = CliError(
+            f"{delivery.topic}: The cluster answers, but did not store a message within the time-out.",
+            "Its disk may be full: the broker's log and health say more. --timeout waits longer.",
+        )
+    else:
+        error = connection.silent()
     before = f" ({count_of(delivery.messages, 'message')} before it arrived)" if delivery.messages else ""
     return CliError(f"{error.message.rstrip('.')}{before}.", error.hint, error.code)

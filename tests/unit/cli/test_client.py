@@ -5,9 +5,11 @@ from __future__ import annotations
 import socket
 
 import pytest
+from confluent_kafka import KafkaError
 
 from moldau.cli.client import Connection, reach, split_bootstrap
 from moldau.cli.errors import CliError, Exit
+from moldau.cli.message_produce import Delivery, explain_failure
 from moldau.cli.options import Target, parse_pairs
 
 
@@ -85,3 +87,20 @@ def test_pairs_keep_what_stands_after_the_first_equals_sign() -> None:
     assert parse_pairs(["a=b=c", " d = e", "f="], "--set") == {"a": "b=c", "d": " e", "f": ""}
     with pytest.raises(CliError, match="--set takes KEY=VALUE, not 'x'"):
         parse_pairs(["x"], "--set")
+
+
+@pytest.mark.parametrize(
+    ("answers", "said", "code"),
+    [(True, "did not store a message", Exit.FAILED), (False, "does not answer", Exit.UNREACHABLE)],
+)
+def test_a_message_that_nobody_takes_is_told_with_whether_the_cluster_is_there(
+    monkeypatch: pytest.MonkeyPatch, answers: bool, said: str, code: Exit
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connection = Connection(Target(f"127.0.0.1:{server.getsockname()[1]}"))
+    monkeypatch.setattr(connection, "answers", lambda: answers)
+    delivery = Delivery("orders", messages=7, failure=KafkaError(KafkaError._MSG_TIMED_OUT))
+    error = explain_failure(connection, delivery)
+
+    assert said in error.message and "(7 messages before it arrived)" in error.message
+    assert error.code is code

@@ -41,6 +41,8 @@ INDEXES = {
 moldau log dump orders-0/00000000000000000000.log
 # Ten records of a partition, from an offset on
 moldau log dump moldau-data -t orders -p 0 --decode --from 1500 -n 10
+# What a group has committed, and when
+moldau log dump moldau-data -t __consumer_offsets --decode | grep billing
 # Indexes, snapshots and checkpoints are read as well
 moldau log dump orders-0/00000000000000000000.timeindex
 moldau log dump moldau-data/broker-1/recovery-point-offset-checkpoint
@@ -51,7 +53,9 @@ moldau log dump orders-0 --json | jq 'select(.type == "batch").size'
 @click.argument("paths", nargs=-1, metavar="[PATH]...", shell_complete=files)
 @click.option("-t", "--topic", metavar="TOPIC", help="In a data folder: the logs of this topic.")
 @click.option("-p", "--partition", type=Whole(0), metavar="N", help="Only this partition of the topic.")
-@click.option("-d", "--decode", is_flag=True, help="Show the records in the batches.")
+@click.option(
+    "-d", "--decode", is_flag=True, help="Show the records, those of groups and transactions in words."
+)
 @click.option("-i", "--indexes", is_flag=True, help="In a folder: index entries too.")
 @click.option("--from", "start", type=Whole(0), default=0, metavar="OFFSET", help="Begin at this offset.")
 @click.option(

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import click
 
+from moldau.cli.log_dump_internal import meaning, sentence
 from moldau.cli.message_format import Rendering, encoder, put_bytes, render_headers, to_json
 from moldau.cli.output import bold, dim, say
 from moldau.log import names
@@ -80,6 +81,11 @@ def second(timestamp_ms: int) -> str:
         return str(timestamp_ms)
 
 
+def one_line(text: str) -> str:
+    """A record stays in its line, whatever is in it."""
+    return text.replace("\n", "\\n").replace("\t", "\\t")
+
+
 class JsonPrinter:
     def heading(self, path: str) -> None:
         pass
@@ -135,6 +141,8 @@ class JsonPrinter:
             put_bytes(shown, "value", value)
             headers.append(shown)
         document["headers"] = headers
+        if (found := meaning(path, record)) is not None:
+            document["meaning"] = found
         marker = control_type(header, record)
         if marker is not None:
             document["control"] = marker
@@ -174,6 +182,7 @@ class TextPrinter:
         self._rendering = Rendering(
             key=encoder(key_as, b"null", terminal=True), value=encoder(value_as, b"null", terminal=True)
         )
+        self._tells_meanings = key_as == value_as == "text"  # else the bytes are asked for
         self._first = True
 
     def heading(self, path: str) -> None:
@@ -201,7 +210,7 @@ class TextPrinter:
         if damage:
             say("  " + click.style(f"records cannot be read: {damage}", fg="red"))
         for record in records or ():
-            self._record(header, record)
+            self._record(path, header, record)
 
     def _remarks(self, header: BatchHeader) -> Any:
         if header.producer_id >= 0:
@@ -220,11 +229,15 @@ class TextPrinter:
         if header.attributes & DELETE_HORIZON:
             yield f"tombstones may go from {second(header.base_timestamp)} on"
 
-    def _record(self, header: BatchHeader, record: Record) -> None:
-        marker = control_type(header, record)
-        key = self._rendering.key(record.key).decode()
-        value = self._rendering.value(record.value).decode()
-        text = f"{key}: {value}" if marker is None else click.style(marker, fg="magenta")
+    def _record(self, path: str, header: BatchHeader, record: Record) -> None:
+        if (marker := control_type(header, record)) is not None:
+            text = click.style(marker, fg="magenta")
+        elif self._tells_meanings and (found := meaning(path, record)) is not None:
+            text = one_line(self._rendering.value(sentence(found).encode()).decode())
+        else:
+            key = self._rendering.key(record.key).decode()
+            value = self._rendering.value(record.value).decode()
+            text = one_line(f"{key}: {value}")
         headers = render_headers(
             [
                 (name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), value)

@@ -18,6 +18,11 @@ from moldau.cli.errors import Exit
 from moldau.cli.log_disk import ReadOnlyDisk
 from moldau.config.broker import BrokerConfig
 from moldau.config.topic import topic_config
+from moldau.coordinator.group import records as group_records
+from moldau.coordinator.group.records import GroupForgotten, OffsetCommitted
+from moldau.coordinator.transaction import records as transaction_records
+from moldau.coordinator.transaction.records import TransactionRecorded
+from moldau.coordinator.transaction.transaction import State, Transaction
 from moldau.log.manager import LogManager
 from moldau.records.compression import Codec
 from moldau.records.record import Record, build_batch
@@ -295,6 +300,43 @@ def test_bytes_that_would_change_the_terminal_are_escaped(data: Path, called: Ca
     assert "\\x00\\x1b[31m: café \\xff" in out and "\x1b" not in out
     out = called("dump", data, "-t", "small", "--decode", "--key-as", "hex", "--value-as", "base64")[1]
     assert "001b5b33316d: Y2Fmw6kg/w==" in out
+
+
+def test_a_record_stays_in_its_line(tmp_path: Path, called: Called) -> None:
+    path = segment(tmp_path / "orders-0", [(b"a\nb", b"c\td")])
+    assert called("dump", path, "-d")[1].splitlines()[-1] == "  0  a\\nb: c\\td"
+
+
+def test_records_of_groups_and_transactions_are_told_in_words(tmp_path: Path, called: Called) -> None:
+    offset = OffsetCommitted("billing", "orders", 2, 30, 0, "", NOW_MS)
+    odd = GroupForgotten("a\x1b[31m\nb")
+    path = segment(
+        tmp_path / "__consumer_offsets-7", [*map(group_records.encode, (offset, odd)), (b"?", b"")]
+    )
+    *_, first, second, third = called("dump", path, "-d")[1].splitlines()
+    assert first.startswith("  0  OffsetCommitted group_id=billing topic=orders partition=2 offset=30 ")
+    assert second == "  1  GroupForgotten group_id=a\\x1b[31m\\nb"
+    assert third == "  2  ?: "
+    told = [line.get("meaning") for line in lines(called("dump", path, "-d", "--json")[1])]
+    assert told[1]["kind"] == "OffsetCommitted" and told[1]["offset"] == 30
+    assert told[3] is None
+    raw = called("dump", path, "-d", "--key-as", "hex")[1]
+    assert "OffsetCommitted" not in raw and b"billing".hex() in raw
+
+    ongoing = Transaction(4, 1, 60_000, State.ONGOING, (TopicPartition("orders", 2),), NOW_MS, NOW_MS)
+    record = transaction_records.encode(TransactionRecorded("shop-1", ongoing))
+    path = segment(tmp_path / "__transaction_state-3", [record])
+    told = lines(called("dump", path, "-d", "--json")[1])[1]["meaning"]
+    assert (told["transactional_id"], told["transaction"]["state"]) == ("shop-1", "Ongoing")
+    assert told["transaction"]["partitions"] == [{"topic": "orders", "partition": 2}]
+
+
+def segment(folder: Path, pairs: list[tuple[bytes, bytes | None]]) -> Path:
+    """A log of one batch with these keys and values."""
+    folder.mkdir()
+    path = folder / f"{0:020}.log"
+    path.write_bytes(build_batch([Record(at, NOW_MS, *pair) for at, pair in enumerate(pairs)]))
+    return path
 
 
 def test_damage_is_dumped_as_such_and_passed_over(data: Path, called: Called) -> None:

@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import click
 import pytest
 from confluent_kafka import Producer
 
 from cluster.support import create_topic
 from moldau.bench.raw import RawConnection
 from moldau.cli.app import run
-from moldau.cli.transaction import parse_duration
+from moldau.cli.complete import transactional_ids
+from moldau.cli.transaction import command, parse_duration
 from moldau.records.record import Record, build_batch
 from moldau.testing import Cluster
 from moldau.wire.codec import encode_request_frame
@@ -81,6 +83,17 @@ def test_an_open_transaction_is_listed_described_and_aborted(cluster: Cluster, c
     assert "no open transaction" in cli.run("abort", "billing-1", code=1)[1]
     with pytest.raises(Exception, match=r"fenced|epoch"):
         producer.commit_transaction(10)
+
+
+def test_transactional_ids_are_completed_from_the_cluster(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moldau.cli.complete.PATIENCE_S", 60.0)
+    begin(cluster, "packing-1").abort_transaction(10)
+    context = click.Context(command.commands["abort"])
+    for bootstrap, known in ((cluster.bootstrap_servers, ["packing-1"]), ("127.0.0.1:1", [])):
+        context.params["bootstrap"] = bootstrap
+        assert [item.value for item in transactional_ids(context, click.Option(["-x"]), "pack")] == known
 
 
 def test_what_is_not_there_is_said_so(cluster: Cluster, cli: Cli) -> None:

@@ -1,5 +1,5 @@
-"""What the shell can complete beyond options: names of topics and groups, asked from the cluster within a
-second or not at all; config keys; files and folders.
+"""What the shell can complete beyond options: names of topics and groups, and transactional ids, asked from the
+cluster within a second or not at all; config keys; files and folders.
 """
 
 from __future__ import annotations
@@ -35,6 +35,22 @@ def group_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str
     except CliError:
         return []
     return [CompletionItem(group["group"]) for group in groups if group["group"].startswith(incomplete)]
+
+
+def transactional_ids(
+    ctx: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    from moldau.cli.client import Connection
+    from moldau.cli.errors import CliError
+    from moldau.cli.transaction_client import TransactionClient
+
+    bootstrap = ctx.params.get("bootstrap") or DEFAULT_BOOTSTRAP
+    try:
+        with TransactionClient(Connection(Target(bootstrap, timeout_s=PATIENCE_S))) as client:
+            known = [one.transactional_id for one in client.listed()]
+    except CliError:
+        return []
+    return [CompletionItem(name) for name in sorted(known) if name.startswith(incomplete)]
 
 
 def config_keys(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

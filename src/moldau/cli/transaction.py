@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 
 from moldau.base.errors import ErrorCode
 from moldau.cli.client import Connection
-from moldau.cli.complete import topic_names
+from moldau.cli.complete import topic_names, transactional_ids
 from moldau.cli.errors import CliError, did_you_mean, not_found, usage
 from moldau.cli.help import Group
 from moldau.cli.offsets import UNIT_MS
@@ -223,7 +223,7 @@ moldau transaction describe billing-1
 moldau transaction describe billing-1 --json | jq .state
 """
 )
-@click.argument("transactional_id", metavar="ID")
+@click.argument("transactional_id", metavar="ID", shell_complete=transactional_ids)
 @cluster_options
 @json_option()
 def describe(transactional_id: str, target: Target, as_json: bool) -> None:
@@ -275,7 +275,7 @@ moldau transaction abort billing-1
 moldau transaction abort --partition payments:0 --offset 1500
 """
 )
-@click.argument("transactional_id", required=False, metavar="[ID]")
+@click.argument("transactional_id", required=False, metavar="[ID]", shell_complete=transactional_ids)
 @click.option("-p", "--partition", metavar="TOPIC:N", help="Where a transaction hangs.")
 @click.option("-o", "--offset", type=Whole(0), metavar="OFFSET", help="Where it begins in that partition.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask (asked only on a terminal).")

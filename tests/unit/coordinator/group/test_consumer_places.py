@@ -140,6 +140,32 @@ def test_what_a_classic_member_has_not_given_up_is_its_own_through_both_changes_
     assert sorted([*classic.partitions, *second.partitions]) == [0, 1, 2, 3]
 
 
+def test_what_a_cooperative_member_keeps_between_two_rebalances_is_its_own_in_the_consumer_group(
+    coordinator: Consumers,
+) -> None:
+    classic = classic_member(coordinator)
+    second = coordinator.join(protocols=subscription())
+    classic.join()
+    assert second.response.error_code is ErrorCode.none
+    third = coordinator.join(protocols=subscription())  # before the leader has assigned anything
+    assert coordinator.state() == "PreparingRebalance"
+    consumer = Consumer(coordinator, "new")
+    assert not consumer.join().error_code
+    assert third.response.error_code is ErrorCode.rebalance_in_progress
+    assert classic.partitions == (0, 1, 2, 3)
+    assert consumer.partitions == []
+
+
+def test_what_one_member_was_given_is_not_taken_for_what_another_says_it_has(coordinator: Consumers) -> None:
+    classic = classic_member(coordinator)
+    coordinator.join(protocols=subscription(0, 1))  # had them in an earlier generation
+    Consumer(coordinator, "new").join()
+    shown = {member.member_id: member for member in coordinator.shown().members}
+    (row,) = shown[classic.joined.member_id].assignment.topic_partitions
+    assert row.partitions == (0, 1, 2, 3)
+    assert sum(len(member.assignment.topic_partitions) for member in shown.values()) == 1
+
+
 # ---- what is kept -------------------------------------------------------------------------------------------
 
 

@@ -12,11 +12,12 @@ from uuid import UUID
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.coordinator.fields import BadFields
-from moldau.coordinator.group.classic import ClassicGroup
+from moldau.coordinator.group.classic import ClassicGroup, GroupState
 from moldau.coordinator.group.consumer import records as consumer_records
 from moldau.coordinator.group.consumer.edit import Edit
 from moldau.coordinator.group.consumer.embedded import (
     CONSUMER,
+    Subscription,
     read_assignment,
     read_subscription,
     write_assignment,
@@ -59,6 +60,7 @@ class Migration:
             members = [self._upgraded(group, member) for member in group.members.values()]
         except BadFields:
             raise _not_upgraded(group, "the embedded consumer protocol is malformed.") from None
+        members = self._with_claims(group, members)
         draft.record(GroupForgotten(group.group_id))
         edit = Edit(ConsumerGroup(group.group_id), draft)
         subscribed = set().union(*(member.topics for member in members))
@@ -83,9 +85,32 @@ class Migration:
             reply, member.sync_reply = member.sync_reply, None
             draft.answer(reply, Synced(again))
 
+    def _with_claims(self, group: ClassicGroup, rows: list[ConsumerMember]) -> list[ConsumerMember]:
+        """A rebalance that begins before the last one is over takes all assignments back, but a cooperative member
+        keeps what it has meanwhile: it says so when it joins. In Kafka this could be given to another at once.
+        """
+        if group.state is GroupState.STABLE:
+            return rows
+        held = {
+            (topic_id, number)
+            for row in rows
+            for topic_id, numbers in row.assigned.items()
+            for number in numbers
+        }
+        claiming = []
+        for row in rows:
+            member = group.members[row.member_id]
+            claims = {} if member.assignment else self.by_id(_subscription(group, member).owned)
+            assigned: dict[UUID, dict[int, int]] = {}
+            for place in ((topic_id, number) for topic_id, numbers in claims.items() for number in numbers):
+                if place not in held:
+                    held.add(place)
+                    assigned.setdefault(place[0], {})[place[1]] = group.generation
+            claiming.append(row._replace(assigned=assigned) if assigned else row)
+        return claiming
+
     def _upgraded(self, group: ClassicGroup, member: Member) -> ConsumerMember:
-        _, metadata = member.protocols[0]
-        subscription = read_subscription(member.metadata(group.protocol) or metadata)
+        subscription = _subscription(group, member)
         partitions, user_data = read_assignment(member.assignment)
         if user_data:
             raise _not_upgraded(
@@ -208,6 +233,11 @@ class Migration:
             for name, numbers in partitions.items()
             if name in self._topics.topics
         }
+
+
+def _subscription(group: ClassicGroup, member: Member) -> Subscription:
+    """In the protocol that was chosen; before there is one, in the one that the member likes best."""
+    return read_subscription(member.metadata(group.protocol) or member.protocols[0][1])
 
 
 def _not_upgraded(group: ClassicGroup, reason: str) -> KafkaError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os.path
 from collections.abc import Iterator, Sequence
 from typing import Any
 from uuid import UUID
@@ -37,7 +38,8 @@ class KnownFolders:
         entry = await self._store.get(self._path)
         if entry is not None:
             self._version = entry.version
-            self.ids = {path: UUID(text) for path, text in json.loads(entry.value).items()}
+            known = json.loads(entry.value)
+            self.ids = {os.path.abspath(path): UUID(text) for path, text in known.items()}
 
     async def save(self, folders: Sequence[DataFolder]) -> None:
         """Remember the folders of now; those that are offline keep the id that they had."""

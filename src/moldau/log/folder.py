@@ -79,7 +79,8 @@ class Checkpoints(NamedTuple):
 
 class DataFolder:
     def __init__(self, disk: Disk, path: str) -> None:
-        self.path = path
+        self.path = os.path.abspath(path)
+        """As DescribeLogDirs tells it, however `log.dirs` spells it."""
         self.directory_id: uuid.UUID | None = None
         self.failure: OSError | None = None
         """Why nothing in it is served any more."""
@@ -160,7 +161,7 @@ class DataFolder:
     def _make(self) -> None:
         """Make the folder with its parents, their names durable: else a power cut takes all that is in
         it."""
-        folders = [os.path.abspath(self.path)]
+        folders = [self.path]
         while (parent := os.path.dirname(folders[-1])) != folders[-1] and not self._disk.exists(parent):
             folders.append(parent)
         self._disk.make_folder(self.path)

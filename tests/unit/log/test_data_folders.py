@@ -218,3 +218,14 @@ async def test_a_log_in_a_folder_that_is_away_is_offline_and_can_be_deleted() ->
     manager.delete(PLACES[1])
     await manager.vacated(PLACES[1])
     assert manager.create(PLACES[1], None).folder.startswith(ONE), "a new topic goes where there is a disk"
+
+
+async def test_a_folder_is_known_however_it_is_spelled() -> None:
+    world = World()
+    known = await filled(world)
+    gone(world, TWO)
+    manager = await world.open(folders=[f"{ONE}/", f"/other/..{TWO}"], known_folders=known)
+    assert [folder.path for folder in manager.folders] == [ONE, TWO]
+    assert served(manager) == PLACES[::2]
+    assert manager.has_failed_folders
+    await manager.close()

@@ -10,12 +10,11 @@ from typing import NamedTuple
 
 MB = 1_000_000
 WARM_UP_SHARE = 0.25
-WARM_UP_S_MIN = 120.0
-"""Of the calm: the bounded caches of a broker that has just started fill up, such as that of closed segments; that
-takes some 90 seconds under this load."""
+WARM_UP_S_MIN = 60.0
+"""Of the calm: the bounded caches of a broker that has just started fill up, such as that of closed segments."""
 JUDGED_S_MIN = 60.0
 """Less says nothing about a trend."""
-RSS_GROWTH_MAX = 0.06
+RSS_GROWTH_MAX = 0.03
 FILES_GROWTH_MAX = 8.0
 TREND_POINTS_MAX = 300
 

@@ -40,6 +40,12 @@ def test_a_command_gets_its_environment_and_folder_and_no_input(tmp_path: Path) 
     assert run(command, tmp_path / "log.txt", 60).output.split() == ["blue", str(tmp_path.resolve()), "''"]
 
 
+def test_a_suite_does_not_learn_that_it_runs_in_ci(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+    command = Command(["sh", "-c", "echo ${CI-unset}"], tmp_path)
+    assert run(command, tmp_path / "log.txt", 60).output == "unset\n"
+
+
 def test_a_build_step_that_fails_says_how(tmp_path: Path) -> None:
     with pytest.raises(CommandFailed, match=r"ended with code 3:\nno compiler"):
         make(["sh", "-c", "echo no compiler; exit 3"], tmp_path, log=tmp_path / "log.txt")

@@ -9,11 +9,13 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
 
+from cluster.support import wait_until
 from moldau.testing import Cluster
 
 from .test_cli_client import COMMAND, TIMEOUT_S, Cli
@@ -78,26 +80,33 @@ def test_what_a_group_decides_cannot_be_said(moldau: Cli, options: list[str]) ->
     assert b"--group" in done.stderr
 
 
-def test_following_members_share_the_partitions(cluster: Cluster, moldau: Cli, topic: str) -> None:
+def test_following_members_share_the_partitions(
+    cluster: Cluster, moldau: Cli, topic: str, tmp_path: Path
+) -> None:
     command = [*COMMAND, "message", "consume", topic, "--group", topic, "--follow"]
     command += ["--bootstrap", cluster.bootstrap_servers]
-    members = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
+    outputs = [tmp_path / "one.txt", tmp_path / "other.txt"]
+    everything = {f"{p}-{n}" for p in range(2) for n in range(10)}
+    members = []
     try:
+        for output in outputs:
+            with output.open("wb") as file:
+                members.append(subprocess.Popen(command, stdout=file))
         document = wait_for_members(moldau, topic, 2)
         owners = [row["member_id"] for row in document["partitions"]]
         assert len(set(owners)) == 2
-    finally:
+        wait_until(
+            lambda: {line for output in outputs for line in output.read_text().split()} == everything,
+            timeout_s=TIMEOUT_S,
+            what="all messages",
+        )
         for member in members:
             member.send_signal(signal.SIGINT)
-        try:
-            printed = [member.communicate(timeout=TIMEOUT_S)[0].split() for member in members]
-        finally:
-            for member in members:
-                member.kill()
-    assert [member.returncode for member in members] == [0, 0]
-    assert {line for lines in printed for line in lines} == {
-        f"{p}-{n}".encode() for p in range(2) for n in range(10)
-    }
+        assert [member.wait(TIMEOUT_S) for member in members] == [0, 0]
+    finally:
+        for member in members:
+            member.kill()
+            member.wait()
 
 
 def wait_for_members(moldau: Cli, group: str, count: int) -> Any:

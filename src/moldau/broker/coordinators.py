@@ -12,6 +12,7 @@ from typing import Any
 
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
+from moldau.base.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from moldau.broker.identity import decide_identity
 from moldau.broker.markers import write_marker
 from moldau.controller.topics import NewTopic
@@ -32,8 +33,6 @@ from moldau.replication.partition import Partition
 
 log = logging.getLogger(__name__)
 
-CONSUMER_OFFSETS = "__consumer_offsets"
-TRANSACTION_STATE = "__transaction_state"
 TRANSACTION_WRITE_TIMEOUT_MS = 5000
 
 

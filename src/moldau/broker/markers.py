@@ -11,13 +11,12 @@ from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
+from moldau.base.internal_topics import CONSUMER_OFFSETS
 from moldau.coordinator.shard import Producer
 from moldau.log.transactions import Marker
 from moldau.replication.partition import Partition
 
 log = logging.getLogger(__name__)
-
-CONSUMER_OFFSETS = "__consumer_offsets"
 
 
 async def write_marker(

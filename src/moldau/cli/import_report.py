@@ -57,8 +57,8 @@ def show_plan(plan: Plan, as_json: bool) -> None:
 
 
 def topics_of(plan: Plan) -> list[dict[str, Any]]:
+    from moldau.base.internal_topics import INTERNAL_TOPICS
     from moldau.log.names import id_text
-    from moldau.metadata.image import INTERNAL_TOPICS
 
     logs_of: dict[str, list[SourceLog]] = {}
     for log in plan.logs:

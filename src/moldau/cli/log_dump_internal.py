@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
+from moldau.base.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from moldau.log import names
 from moldau.records.record import Record
 
@@ -22,11 +23,11 @@ def meaning(path: str, record: Record) -> dict[str, Any] | None:
     if partition is None or record.key is None:
         return None
     found: Any = None
-    if partition.topic == "__consumer_offsets":
+    if partition.topic == CONSUMER_OFFSETS:
         from moldau.coordinator.group import records as group_records
 
         found = group_records.decode(record.key, record.value)
-    elif partition.topic == "__transaction_state":
+    elif partition.topic == TRANSACTION_STATE:
         from moldau.coordinator.transaction import records as transaction_records
 
         found = transaction_records.decode(record.key, record.value)

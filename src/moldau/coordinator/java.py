@@ -1,4 +1,4 @@
-"""What Java's hash tables do to texts: clients, tools and Kafka's own choices follow from it.
+"""What Java does to texts, its hash tables above all: clients, tools and Kafka's own choices follow from it.
 
 The partition of a group comes from the hash of its id, and where Kafka takes the first of several that are as good,
 it is the first in a hash table.
@@ -22,6 +22,11 @@ def java_hash(text: str) -> int:
     for position in range(0, len(data), 2):
         value = (31 * value + (data[position] << 8) + data[position + 1]) & 0xFFFFFFFF
     return value
+
+
+def java_length(text: str) -> int:
+    """What Kafka's limits count: letters beyond 16 bits are two."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def java_order(names: Iterable[str]) -> list[str]:

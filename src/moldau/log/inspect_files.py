@@ -17,7 +17,6 @@ CLEANED = names.CLEANED
 SWAP = names.SWAP
 CLEANER_OFFSETS = names.CLEANER_OFFSETS
 METADATA_LOG = TopicPartition("__cluster_metadata", 0)
-COMPACTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 BROKER_FOLDER = "broker"
 """`moldau up` keeps each broker's data in `broker-<id>`."""
 

@@ -6,11 +6,11 @@ import os.path
 from collections.abc import Iterator
 from functools import cached_property
 
+from moldau.base.internal_topics import INTERNAL_TOPICS
 from moldau.log import names
 from moldau.log.checkpoints import BadCheckpoint, read_epochs, read_partition_metadata
 from moldau.log.inspect import Finding, Kind, Seen, Severity, unreadable
 from moldau.log.inspect_files import (
-    COMPACTED_TOPICS,
     LEFTOVER_SUFFIXES,
     SEGMENT_SUFFIXES,
     LogFiles,
@@ -113,7 +113,7 @@ class _LogCheck:
     def _offset_findings(self) -> Iterator[Finding]:
         yield from self.order.findings
         partition = names.partition_of(os.path.basename(self._files.folder))
-        if partition is None or partition.topic not in COMPACTED_TOPICS:
+        if partition is None or partition.topic not in INTERNAL_TOPICS:
             yield from self.order.gap_findings(self._standing.cleaned_to)
 
     def _take(self, path: str, batch: Batch) -> None:

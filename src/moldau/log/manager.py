@@ -115,9 +115,8 @@ class LogManager:
         def keep(one: Opened, folder: DataFolder) -> None:
             log = self._keep(one.partition, one.opening.folder, one.loaded, folder)
             cleaned_to = found[folder].checkpoints.cleaned_to.get(one.partition)
-            if (
-                cleaned_to is not None and cleaned_to <= log.next_offset
-            ):  # else its end was lost: all is dirty
+            # Where it lies behind the end, that was lost: all is dirty.
+            if cleaned_to is not None and cleaned_to <= log.next_offset:
                 log.reshaping.cleaned_to = cleaned_to
             if one.error is not None:
                 logger.error("%s is offline: %s", log.topic_partition, one.error)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
+from moldau.base.internal_topics import INTERNAL_TOPICS
 from moldau.base.invariant import invariant
 from moldau.metadata.records import (
     BrokerInfo,
@@ -31,8 +32,6 @@ from moldau.metadata.records import (
 __all__ = ["BrokerInfo", "ClusterImage", "PartitionState", "Topic"]
 
 NO_CONFIGS: Mapping[str, str] = {}
-#: Topics that belong to the cluster, and are marked so in answers to clients.
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
 class Topic(NamedTuple):

@@ -17,8 +17,9 @@ from typing import Any
 
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
+from moldau.base.internal_topics import INTERNAL_TOPICS
 from moldau.log.log import Log
-from moldau.metadata.image import INTERNAL_TOPICS, PartitionState
+from moldau.metadata.image import PartitionState
 
 NO_EPOCH = -1
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from moldau.base.errors import ErrorCode
-from moldau.broker.coordinators import CONSUMER_OFFSETS
+from moldau.base.internal_topics import CONSUMER_OFFSETS
 from moldau.broker.node import LOGS_DELETED_PER_TURN, Broker
 from moldau.config.broker import BrokerConfig
 from moldau.controller.configs import Alteration, Alterations

@@ -10,7 +10,7 @@ from typing import Any
 
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
-from moldau.broker.coordinators import CONSUMER_OFFSETS
+from moldau.base.internal_topics import CONSUMER_OFFSETS
 from moldau.coordinator.transaction.messages import Add
 
 API_KEY = 25

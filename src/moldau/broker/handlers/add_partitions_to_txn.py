@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
+from moldau.base.internal_topics import INTERNAL_TOPICS
 from moldau.coordinator.transaction.messages import Add
 from moldau.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
-from moldau.metadata.image import INTERNAL_TOPICS
 
 API_KEY = 24
 VERSIONS = (0, 5)

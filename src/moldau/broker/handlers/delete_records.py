@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
-from moldau.metadata.image import INTERNAL_TOPICS
+from moldau.base.internal_topics import INTERNAL_TOPICS
 from moldau.replication.partition import Partition
 
 log = logging.getLogger(__name__)

@@ -11,10 +11,11 @@ from typing import Any
 
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
+from moldau.base.internal_topics import INTERNAL_TOPICS
 from moldau.broker.interface import AdminBroker, AdminContext
 from moldau.broker.topic_view import OPERATIONS_UNASKED, TOPIC_OPERATIONS, partition_view, topic_view
 from moldau.controller.names import invalid_topic_name
-from moldau.metadata.image import INTERNAL_TOPICS, Topic
+from moldau.metadata.image import Topic
 
 API_KEY = 75
 VERSIONS = (0, 0)

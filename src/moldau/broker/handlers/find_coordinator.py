@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from moldau.base.errors import ErrorCode
+from moldau.base.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from moldau.broker.advertised import endpoint_of
-from moldau.broker.coordinators import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 API_KEY = 10
 VERSIONS = (0, 6)

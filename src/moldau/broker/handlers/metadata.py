@@ -14,6 +14,7 @@ from uuid import UUID
 
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
+from moldau.base.internal_topics import INTERNAL_TOPICS
 from moldau.broker.advertised import endpoint_of
 from moldau.broker.interface import AdminBroker, AdminContext
 from moldau.broker.topic_view import (
@@ -25,7 +26,7 @@ from moldau.broker.topic_view import (
 )
 from moldau.controller.names import invalid_topic_name
 from moldau.controller.topics import NewTopic
-from moldau.metadata.image import INTERNAL_TOPICS, Topic
+from moldau.metadata.image import Topic
 
 API_KEY = 3
 VERSIONS = (0, 13)

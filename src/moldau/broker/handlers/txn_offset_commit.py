@@ -12,7 +12,7 @@ from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
-from moldau.broker.coordinators import CONSUMER_OFFSETS
+from moldau.base.internal_topics import CONSUMER_OFFSETS
 from moldau.broker.verification import verify
 from moldau.coordinator.group.messages import Commit, OffsetToCommit
 from moldau.coordinator.shard import Producer

@@ -18,6 +18,7 @@ from moldau.coordinator.group.messages import Commit
 from moldau.coordinator.group.offsets import Committed, Offsets
 from moldau.coordinator.group.records import NO_TIMESTAMP, OffsetCommitted, OffsetForgotten
 from moldau.coordinator.group.settings import GroupSettings
+from moldau.coordinator.java import java_length
 
 NO_OFFSET = -1
 NO_EPOCH = -1
@@ -53,7 +54,7 @@ class Commits:
         expire_ms = NO_TIMESTAMP if commit.retention_ms < 0 else wall_ms + commit.retention_ms
         records, errors = [], []
         for wanted in commit.offsets:
-            if _java_length(wanted.metadata) > self._settings.offset_metadata_max:
+            if java_length(wanted.metadata) > self._settings.offset_metadata_max:
                 errors.append(ErrorCode.offset_metadata_too_large)
                 continue
             errors.append(ErrorCode.none)
@@ -135,11 +136,6 @@ class Commits:
         if committed.expire_timestamp_ms != NO_TIMESTAMP:
             return wall_ms >= committed.expire_timestamp_ms
         return wall_ms - since_ms >= self._settings.offsets_retention_ms
-
-
-def _java_length(text: str) -> int:
-    """What Kafka's limit counts: letters beyond 16 bits are two."""
-    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _is_of_another_topic(committed: Committed, topic_id: UUID | None) -> bool:

@@ -159,8 +159,7 @@ class Coordinators:
             codec = Codec.NONE
             if runtime is self.groups:
                 codec = Codec(self._broker.config["offsets.topic.compression.codec"])
-            on_growth = self._broker.long_polls.on_growth
-            runtime.lead(place.partition, PartitionJournal(partition, codec=codec, on_growth=on_growth))
+            runtime.lead(place.partition, PartitionJournal(partition, codec=codec))
 
     def on_topic_changed(self, name: str) -> None:
         """A topic was created, or has more partitions: the groups that read it assign anew."""

@@ -33,12 +33,9 @@ async def write_marker(
         return ErrorCode.unknown_server_error  # Kafka cannot even build such a marker
     if not partition.has_enough_in_sync():
         return ErrorCode.not_enough_replicas
-    now_ms = broker.clock.wall_ms()
-    before = partition.log.segments.active
-    size_before = before.size
     try:
-        appended = partition.log.producing.append_marker(
-            marker, producer.producer_id, producer.epoch, partition.leader_epoch, now_ms, version
+        appended = partition.append_marker(
+            marker, producer.producer_id, producer.epoch, broker.clock.wall_ms(), version
         )
     except OSError as error:
         log.error("cannot write a marker to %s: %s", place, error)
@@ -47,14 +44,5 @@ async def write_marker(
         return appended.error
     if place.topic == CONSUMER_OFFSETS:
         broker.coordinators.groups.on_marker(place.partition, producer, is_commit=marker.is_commit)
-    if appended.flush_due:
-        try:
-            await partition.log.flush()
-        except OSError as error:
-            log.error("a marker is not on the disk of %s: %s", place, error)
-            return ErrorCode.kafka_storage_error
-    partition.advance_high_watermark(appended.last_offset + 1)
-    if partition.watchers:
-        active = partition.log.segments.active
-        broker.long_polls.on_growth(partition, active.size - (size_before if active is before else 0))
-    return ErrorCode.none
+    deadline_s = broker.clock.monotonic() + broker.config["request.timeout.ms"] / 1000
+    return await partition.committed(appended.last_offset + 1, deadline_s)

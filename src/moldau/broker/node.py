@@ -24,7 +24,6 @@ from moldau.broker.dispatch import Dispatcher
 from moldau.broker.handlers import ROUTES
 from moldau.broker.http import HttpServer
 from moldau.broker.metrics import Metrics, Sample
-from moldau.broker.parked import LongPolls
 from moldau.broker.server import Server
 from moldau.config.broker import BrokerConfig
 from moldau.config.topic import TopicConfig, topic_config
@@ -49,6 +48,7 @@ from moldau.metadata.records import (
 )
 from moldau.replication.fetch_session import FetchSessions, TopicRef
 from moldau.replication.partition import Partition
+from moldau.replication.replication import Replication
 from moldau.runtime.ports import Listener, Runtime
 from moldau.store.port import Store
 
@@ -74,8 +74,11 @@ class Broker:
         self.coordinators: Coordinators
         self.partitions: dict[TopicPartition, Partition] = {}
         self.offline: set[TopicPartition] = set()
-        self.partitions_of: dict[TopicRef, list[Partition]] = {}  # by name, and by the bytes of the topic id
-        self.long_polls = LongPolls(runtime.tasks, runtime.clock)
+        self.partitions_of: dict[
+            TopicRef, dict[int, Partition]
+        ] = {}  # by name, and by the bytes of the topic id
+        self.replication = Replication(self.node_id, runtime)
+        self.long_polls = self.replication.long_polls
         self.fetch_sessions = FetchSessions(
             runtime.random.fork("fetch sessions"), config["max.incremental.fetch.session.cache.slots"]
         )
@@ -115,7 +118,7 @@ class Broker:
         self.is_ready = False
         self._server.close()
         self._http.close()
-        self.long_polls.close()
+        self.replication.close()
         self.coordinators.close()
         await self.log_cleaner.stop()
         await self.log_manager.close()
@@ -125,7 +128,7 @@ class Broker:
         self.is_ready = False
         self._server.close()
         self._http.close()
-        self.long_polls.close()
+        self.replication.close()
         self.coordinators.close()
         self.log_manager.release()
 
@@ -165,9 +168,10 @@ class Broker:
                 ErrorCode.unknown_topic_id if type(topic) is bytes else ErrorCode.unknown_topic_or_partition
             )
             raise KafkaError(unknown)
-        if not 0 <= index < len(partitions):
+        partition = partitions.get(index)
+        if partition is None:
             raise KafkaError(ErrorCode.unknown_topic_or_partition)
-        return partitions[index]
+        return partition
 
     async def on_change(self, records: Sequence[Record]) -> None:
         """The controller's decisions, durable and in the image: act on them."""
@@ -175,7 +179,7 @@ class Broker:
             match record:
                 case TopicCreated() | PartitionsAdded():
                     await self._open_partitions(self.image.topics[record.name], is_new=True)
-                    self._coordinate(self.partitions_of[record.name])
+                    self._coordinate(self.partitions_of[record.name].values())
                     self.coordinators.on_topic_changed(record.name)
                 case TopicDeleted():
                     await self._delete_partitions(record)
@@ -189,14 +193,17 @@ class Broker:
 
     async def _open_partitions(self, topic: Topic, *, is_new: bool) -> None:
         """Open or make the logs of a topic's partitions that this broker does not hold yet."""
-        partitions = self.partitions_of.get(topic.name, [])
+        partitions = self.partitions_of.get(topic.name, {})
         config = topic_config(self.config, topic.configs)
         for index in range(len(partitions), len(topic.partitions)):
             place = TopicPartition(topic.name, index)
             held = await self._log_of(place, topic, config, is_new=is_new)
-            partition = Partition(self.node_id, topic.topic_id, topic.partitions[index], held)
+            high_watermark = self.log_manager.checkpointed_high_watermarks.get(place, 0)
+            partition = Partition(
+                self.replication, topic.topic_id, topic.partitions[index], held, high_watermark
+            )
             self.partitions[place] = partition
-            partitions.append(partition)
+            partitions[index] = partition
             if held.failure is not None:
                 self._take_offline(partition)
         self.partitions_of[topic.name] = partitions
@@ -239,10 +246,10 @@ class Broker:
 
     async def _delete_partitions(self, record: TopicDeleted) -> None:
         self.partitions_of.pop(record.topic_id.bytes, None)
-        for number, partition in enumerate(self.partitions_of.pop(record.name, []), 1):
+        for number, partition in enumerate(self.partitions_of.pop(record.name, {}).values(), 1):
             del self.partitions[partition.topic_partition]
             self.offline.discard(partition.topic_partition)
-            self.long_polls.on_change(partition)
+            partition.close()
             self.log_manager.delete(partition.topic_partition)
             if number % LOGS_DELETED_PER_TURN == 0:
                 await self.tasks.sleep(0)
@@ -260,8 +267,8 @@ class Broker:
 
     def _configure_topic(self, topic: Topic) -> None:
         config = topic_config(self.config, topic.configs)
-        for partition in self.partitions_of.get(topic.name, ()):
-            partition.log.configure(config)
+        for partition in self.partitions_of.get(topic.name, {}).values():
+            partition.configure(config)
 
     def _load_dynamic_config(self) -> None:
         configs = self.image.broker_configs
@@ -280,7 +287,6 @@ class Broker:
         self.offline.add(partition.topic_partition)
         partition.take_offline()
         self.coordinators.on_partition(partition)
-        self.long_polls.on_change(partition)
 
     def _on_log_made(self, made: Log) -> None:
         """There was no room for the log when its topic was created, and now there is."""

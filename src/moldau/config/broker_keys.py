@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from moldau.config.key import Check, Key, Range, Type, Update
+from moldau.config.replication_keys import REPLICATION
 from moldau.config.topic_keys import FOREVER, TOPIC_KEYS_IN_ORDER
 from moldau.config.transaction_keys import TRANSACTIONS
 
@@ -432,6 +433,7 @@ OWN = (
 BROKER_KEY_GROUPS = (
     ("Identity and data", IDENTITY),
     ("Listeners and connections", CONNECTIONS),
+    ("The cluster and replication", REPLICATION),
     ("Topics", TOPICS),
     ("The log", LOG + LOG_DEFAULTS),
     ("Compaction", CLEANER),

@@ -15,7 +15,6 @@ from moldau.config.key import Key, Range, Type, Update
 _REASONS = {
     "it belongs to KRaft, and Moldau keeps cluster metadata in its store": """
         broker.heartbeat.interval.ms int
-        broker.session.timeout.ms int
         controller.quorum.append.linger.ms int 0..
         controller.quorum.auto.join.enable boolean
         controller.quorum.bootstrap.servers list
@@ -129,25 +128,14 @@ _REASONS = {
     "there is no replication among brokers yet": """
         alter.log.dirs.replication.quota.window.num int 1..
         alter.log.dirs.replication.quota.window.size.seconds int 1..
-        auto.leader.rebalance.enable boolean
-        controlled.shutdown.enable boolean
         follower.replication.throttled.rate long cluster-wide 0..
-        inter.broker.listener.name string
-        leader.imbalance.check.interval.seconds long 1..
         leader.replication.throttled.rate long cluster-wide 0..
         num.replica.alter.log.dirs.threads int
         num.replica.fetchers int cluster-wide 1..
         replica.alter.log.dirs.io.max.bytes.per.second long cluster-wide 0..
-        replica.fetch.backoff.ms int 0..
-        replica.fetch.max.bytes int 0..
-        replica.fetch.min.bytes int
-        replica.fetch.response.max.bytes int 0..
-        replica.fetch.wait.max.ms int
         replica.high.watermark.checkpoint.interval.ms long
-        replica.lag.time.max.ms long
         replica.selector.class string
         replica.socket.receive.buffer.bytes int
-        replica.socket.timeout.ms int
         replication.quota.window.num int 1..
         replication.quota.window.size.seconds int 1..
     """,
@@ -213,7 +201,6 @@ _REASONS = {
         producer.purgatory.purge.interval.requests int
         queued.max.request.bytes long
         queued.max.requests int 1..
-        request.timeout.ms int
         socket.connection.setup.timeout.max.ms long
         socket.connection.setup.timeout.ms long
         socket.listen.backlog.size int 1..

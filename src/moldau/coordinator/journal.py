@@ -84,20 +84,13 @@ class Journal(Protocol):
 
 
 class PartitionJournal:
-    """Over a partition that this broker leads. `on_growth(partition, bytes)` wakes the readers of the topic."""
+    """Over a partition that this broker leads, in one leader epoch."""
 
-    def __init__(
-        self,
-        partition: Partition,
-        *,
-        codec: Codec = Codec.NONE,
-        on_growth: Callable[[Partition, int], object] = lambda *_: None,
-    ) -> None:
+    def __init__(self, partition: Partition, *, codec: Codec = Codec.NONE) -> None:
         self._partition = partition
         self._log = partition.log
         self._leader_epoch = partition.leader_epoch
         self._codec = codec
-        self._on_growth = on_growth
 
     @property
     def first_offset(self) -> int:
@@ -129,24 +122,16 @@ class PartitionJournal:
             refusal = ErrorCode.not_enough_replicas
         if refusal:
             raise _refused(refusal, None)
-        batch = memoryview(bytearray(self._batch(records, wall_ms, producer)))
+        batch = self._batch(records, wall_ms, producer)
         try:
-            if producer is None:
-                appended = self._log.append(batch, 0, len(batch), self._leader_epoch, wall_ms)
-            else:
-                appended = self._log.producing.append_own(bytes(batch), self._leader_epoch, wall_ms)
+            appended = partition.append_own(batch, wall_ms, is_transactional=producer is not None)
         except OSError as error:
             log.error("cannot write to %s: %s", partition.topic_partition, error)
             raise _refused(ErrorCode.not_enough_replicas, str(error)) from error
         if appended.error:
             log.error("%s refused a coordinator's batch: %s", partition.topic_partition, appended.message)
             raise _refused(appended.error, appended.message)
-        next_offset = appended.last_offset + 1
-        if appended.flush_due:
-            self._log.flush_then(lambda error: self._on_flushed(next_offset, len(batch), error))
-        else:
-            self._advance(next_offset, len(batch))
-        return next_offset
+        return appended.last_offset + 1
 
     def _batch(self, records: Sequence[KeyValue], wall_ms: int, producer: Producer | None) -> bytes:
         rows = [Record(offset, wall_ms, key, value) for offset, (key, value) in enumerate(records)]
@@ -159,15 +144,6 @@ class PartitionJournal:
             producer_epoch=producer.epoch,
             transactional=True,
         )
-
-    def _on_flushed(self, next_offset: int, added_bytes: int, error: OSError | None) -> None:
-        if error is None:  # otherwise the log has failed, and the partition is offline by now
-            self._advance(next_offset, added_bytes)
-
-    def _advance(self, next_offset: int, added_bytes: int) -> None:
-        self._partition.advance_high_watermark(next_offset)
-        if self._partition.watchers:
-            self._on_growth(self._partition, added_bytes)
 
     # Replaying
 

@@ -1,9 +1,12 @@
-"""A partition as this broker holds it: its log, who leads it, who is in sync, and how far readers may see.
+"""A partition as this broker holds it, and the one door to it: append, flush, high watermark, in-sync set, who waits.
 
-The high watermark is the offset below which every in-sync replica has the log. With one replica that is what this
-broker has appended, and, where the topic's flush policy makes the producer wait for the disk, what has been flushed:
-a reader never sees a record that a crash could still take back from an acknowledged-after-flush topic.
-It never moves back.
+Produce, transaction markers and coordinators' journals append through here and wait here (`when_committed`); nobody
+else moves a high watermark. What the leader decides is in `leader`, which is pure; this is the driver around it, which
+appends to the log, has it flushed, answers and wakes.
+
+The high watermark is the offset below which every in-sync replica has the log and, where the topic's flush policy
+makes the producer wait for the disk, what has been flushed here: a reader never sees a record that a crash could still
+take back from an acknowledged-after-flush topic. It never moves back while its leader leads.
 
 Readers with read_committed see up to the last stable offset, the log's first open transaction.
 """
@@ -12,26 +15,40 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections import deque
 from collections.abc import Callable, Hashable
-from typing import Any
 
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.base.internal_topics import INTERNAL_TOPICS
+from moldau.config.topic import TopicConfig
+from moldau.log.appended import Appended
 from moldau.log.log import Log
+from moldau.log.producers import Verification
+from moldau.log.transactions import Marker
 from moldau.metadata.image import PartitionState
+from moldau.replication.leader import PartitionLeader
+from moldau.replication.long_polls import Watchers
+from moldau.replication.replication import Replication, Write
 
 NO_EPOCH = -1
+UNCOMMITTED_SIZES_MAX = 1024
+"""Appends whose sizes are remembered until they are committed; further ones are counted with the last."""
 
 
 class Partition:
     __slots__ = (
+        "_flushes",
+        "_replication",
+        "_uncommitted",
+        "_writes",
+        "end_watchers",
         "high_watermark",
         "is_internal",
-        "is_whole",
+        "is_open",
+        "leader",
         "leader_epoch",
         "log",
-        "node_id",
         "on_advance",
         "refusal",
         "state",
@@ -42,14 +59,27 @@ class Partition:
         "watchers",
     )
 
-    def __init__(self, node_id: int, topic_id: uuid.UUID, state: PartitionState, log: Log) -> None:
-        self.node_id = node_id
+    def __init__(
+        self,
+        replication: Replication,
+        topic_id: uuid.UUID,
+        state: PartitionState,
+        log: Log,
+        high_watermark: int = 0,
+    ) -> None:
+        """`high_watermark`: as it was checkpointed; what was committed after that is found out again."""
+        self._replication = replication
         self.topic_partition: TopicPartition = log.topic_partition
         self.topic_id = topic_id
         self.topic_id_bytes = topic_id.bytes
         self.log = log
-        self.high_watermark = log.next_offset
-        self.watchers: dict[Any, None] = {}
+        self.high_watermark = min(max(high_watermark, log.log_start_offset), log.next_offset)
+        self.leader: PartitionLeader | None = None
+        """While this broker leads it."""
+        self.watchers: Watchers = {}
+        """Readers, who wait for the high watermark."""
+        self.end_watchers: Watchers = {}
+        """Followers, who wait for the end of the log."""
         self.turns: dict[Hashable, asyncio.Future[None]] = {}
         """Of the connections that wait to append (see `replication.turns`)."""
         self.on_advance: Callable[[], object] | None = None
@@ -58,27 +88,97 @@ class Partition:
         """What everyone is answered now: none where this broker leads the partition and its disk works."""
         self.is_internal = self.topic_partition.topic in INTERNAL_TOPICS
         """It belongs to a coordinator: clients may read it, but not write to it."""
-        self.is_whole = False
-        """This broker leads it for clients to write to, its disk works and every replica is in sync: nothing but the
-        batch decides."""
+        self.is_open = False
+        """This broker leads it for clients to write to, its disk works, and enough replicas are in sync for any
+        acks: nothing but the batch decides."""
+        self._writes: deque[Write] = deque()
+        self._flushes = 0
+        """Syncs under way that appends wait for."""
+        self._uncommitted: deque[tuple[int, int]] = deque()
+        """The next offset and the bytes of what was appended and is not committed."""
+        self.state = state
+        self.leader_epoch = NO_EPOCH
         self.change(state)
+
+    # Who leads
 
     def change(self, state: PartitionState) -> None:
         """The controller's decision on who leads and who is in sync."""
+        is_new_epoch = state.leader_epoch != self.leader_epoch
         self.state = state
         self.leader_epoch = state.leader_epoch
-        if not self.is_offline:
-            leads = state.leader == self.node_id
-            self.refusal = ErrorCode.none if leads else ErrorCode.not_leader_or_follower
-            self.is_whole = leads and len(state.isr) == len(state.replicas) and not self.is_internal
-            if leads:
-                # A leader's epoch begins where it takes over, whether or not it ever writes anything.
-                self.log.epochs.assign(state.leader_epoch, self.log.next_offset)
+        if self.is_offline:
+            return
+        if state.leader != self._replication.node_id:
+            self._resign(ErrorCode.not_leader_or_follower)
+        elif is_new_epoch or self.leader is None:
+            self._resign(ErrorCode.not_leader_or_follower)
+            self._lead(state)
+        else:
+            self._moved(self.leader.changed(state, self._replication.clock.monotonic()))
+            self._look_at_in_sync()
+
+    def _lead(self, state: PartitionState) -> None:
+        # A leader's epoch begins where it takes over, whether or not it ever writes anything.
+        self.log.epochs.assign(state.leader_epoch, self.log.next_offset)
+        self.refusal = ErrorCode.none
+        self.leader = PartitionLeader(
+            self._replication.node_id,
+            state,
+            next_offset=self.log.next_offset,
+            high_watermark=self.high_watermark,
+            min_insync_replicas=self.log.config.min_insync_replicas,
+            now_s=self._replication.clock.monotonic(),
+            lag_max_s=self._replication.replica_lag_max_s,
+            is_eligible=self._replication.is_eligible,
+        )
+        self._moved(self.leader.high_watermark)
+        self._look_at_in_sync()
+
+    def _resign(self, error: ErrorCode) -> None:
+        """It is not led here, or not in the epoch in which those who wait have written."""
+        self.refusal = error
+        self.leader = None
+        self.is_open = False
+        self._uncommitted.clear()
+        writes, self._writes = self._writes, deque()
+        for write in writes:
+            self._replication.finish(write, error)
+        self.wake_all()
+
+    def wake_all(self) -> None:
+        """Whoever waits on it must look again: it has another leader, or is gone."""
+        if self.watchers:
+            self._replication.long_polls.on_change(self.watchers)
+        if self.end_watchers:
+            self._replication.long_polls.on_change(self.end_watchers)
+
+    def _look_at_in_sync(self) -> None:
+        """The in-sync set, or what is asked of it, may have changed."""
+        leader = self.leader
+        assert leader is not None
+        self.is_open = leader.has_enough_in_sync and not self.is_internal
+        if not leader.has_enough_in_sync and self._writes:
+            writes, self._writes = self._writes, deque()
+            for write in writes:
+                self._replication.finish(write, ErrorCode.not_enough_replicas_after_append)
+        if leader.has_wish:
+            self._replication.on_wish(self)
+
+    def configure(self, config: TopicConfig) -> None:
+        self.log.configure(config)
+        if self.leader is not None:
+            now_s = self._replication.clock.monotonic()
+            self._moved(self.leader.reconfigured(config.min_insync_replicas, now_s))
+            self._look_at_in_sync()
+
+    def close(self) -> None:
+        """Its topic was deleted, or this broker does not hold it any more."""
+        self._resign(ErrorCode.unknown_topic_or_partition)
 
     def take_offline(self) -> None:
         """Its disk failed."""
-        self.refusal = ErrorCode.kafka_storage_error
-        self.is_whole = False
+        self._resign(ErrorCode.kafka_storage_error)
 
     def come_online(self, log: Log) -> None:
         """There is a log for it after all."""
@@ -90,25 +190,6 @@ class Partition:
     @property
     def is_offline(self) -> bool:
         return self.refusal is ErrorCode.kafka_storage_error
-
-    @property
-    def last_stable_offset(self) -> int:
-        """Up to where readers with read_committed may see: before the first transaction that is not decided."""
-        high_watermark = self.high_watermark
-        transactions = self.log.producing.state.open
-        if not transactions:
-            return high_watermark
-        first = transactions.first_unstable_offset(high_watermark)
-        if first is None or first >= high_watermark:
-            return high_watermark
-        return max(first, self.log.log_start_offset)
-
-    def advance_high_watermark(self, next_offset: int) -> None:
-        """Everything below `next_offset` is on every in-sync replica, and as durable as the topic asks."""
-        if next_offset > self.high_watermark:
-            self.high_watermark = next_offset
-            if self.on_advance is not None:
-                self.on_advance()
 
     def check_epoch(self, claimed_epoch: int) -> ErrorCode:
         """What a client's idea of the leader epoch deserves (KIP-320); it may have none."""
@@ -122,9 +203,215 @@ class Partition:
         """Whether this broker may answer for the partition now."""
         return self.refusal or self.check_epoch(claimed_epoch)
 
+    # Appending
+
+    def append(
+        self,
+        buffer: memoryview,
+        start: int,
+        stop: int,
+        now_ms: int,
+        zstd_allowed: bool = True,
+        guard: Verification | None = None,
+    ) -> Appended:
+        """Append a client's batch, as `Log.append`. Committed when the high watermark is above its last offset."""
+        appended = self.log.append(buffer, start, stop, self.leader_epoch, now_ms, zstd_allowed, guard)
+        if not appended.error and not appended.duplicate:
+            self._grown(appended.last_offset + 1, stop - start, appended.flush_due)
+        return appended
+
+    def append_own(self, batch: bytes, now_ms: int, *, is_transactional: bool) -> Appended:
+        """Append a coordinator's batch; one of a transaction was verified."""
+        if is_transactional:
+            appended = self.log.producing.append_own(batch, self.leader_epoch, now_ms)
+        else:
+            buffer = memoryview(bytearray(batch))
+            appended = self.log.append(buffer, 0, len(buffer), self.leader_epoch, now_ms)
+        if not appended.error:
+            self._grown(appended.last_offset + 1, len(batch), appended.flush_due)
+        return appended
+
+    def append_marker(
+        self, marker: Marker, producer_id: int, producer_epoch: int, now_ms: int, transaction_version: int
+    ) -> Appended:
+        """End a producer's transaction in this partition."""
+        before = self.log.segments.active
+        size_before = before.size
+        appended = self.log.producing.append_marker(
+            marker, producer_id, producer_epoch, self.leader_epoch, now_ms, transaction_version
+        )
+        if not appended.error:
+            active = self.log.segments.active
+            added_bytes = active.size - (size_before if active is before else 0)
+            self._grown(appended.last_offset + 1, added_bytes, appended.flush_due)
+        return appended
+
+    def _grown(self, next_offset: int, added_bytes: int, flush_due: bool) -> None:
+        leader = self.leader
+        assert leader is not None
+        replication = self._replication
+        if flush_due:
+            self._flush()
+        if self.end_watchers:
+            replication.long_polls.on_growth(self.end_watchers, added_bytes)
+        if self._flushes == 0 and leader.is_alone:
+            self.high_watermark = leader.appended(next_offset)
+            if self.high_watermark == next_offset:
+                if self.watchers:
+                    replication.long_polls.on_growth(self.watchers, added_bytes)
+                if self.on_advance is not None:
+                    self.on_advance()
+                return
+        self._note_uncommitted(next_offset, added_bytes)
+        if self._flushes == 0:
+            self._moved(leader.flushed(next_offset, replication.clock.monotonic()))
+
+    def _note_uncommitted(self, next_offset: int, added_bytes: int) -> None:
+        uncommitted = self._uncommitted
+        if len(uncommitted) >= UNCOMMITTED_SIZES_MAX:
+            added_bytes += uncommitted.pop()[1]
+        uncommitted.append((next_offset, added_bytes))
+
+    # Flushing
+
+    def _flush(self) -> None:
+        """Bring all that was appended so far to the disk; it counts then."""
+        self._flushes += 1
+        leader, next_offset = self.leader, self.log.next_offset
+
+        def on_flushed(error: OSError | None) -> None:
+            self._flushes -= 1
+            if error is None and leader is not None and leader is self.leader:
+                # What was appended since then and is not to be flushed counts as soon as nothing before it waits.
+                stored_offset = next_offset if self._flushes else self.log.next_offset
+                self._moved(leader.flushed(stored_offset, self._replication.clock.monotonic()))
+
+        self.log.flush_then(on_flushed)
+
+    # Committing
+
+    def when_acknowledged(
+        self, appended: Appended, deadline_s: float, done: Callable[[ErrorCode], object], *, acks_all: bool
+    ) -> None:
+        """Call back when what was appended may be acknowledged: after the flush that it asks for, and with acks=all
+        when it is committed. A retry may find its batch stored, and neither flushed nor committed."""
+        next_offset = appended.last_offset + 1
+
+        def on_flushed(failure: OSError | None) -> None:
+            if failure is not None:
+                done(ErrorCode.kafka_storage_error)
+            elif acks_all:
+                self.when_committed(next_offset, deadline_s, done)
+            else:
+                done(ErrorCode.none)
+
+        if appended.flush_due:
+            self.log.flush_then(on_flushed)
+        else:
+            on_flushed(None)
+
+    def when_committed(
+        self, next_offset: int, deadline_s: float, done: Callable[[ErrorCode], object]
+    ) -> None:
+        """Call back when everything below an offset is committed in this leader's epoch, or why it is not:
+        request_timed_out, not_leader_or_follower, not_enough_replicas_after_append, kafka_storage_error."""
+        leader = self.leader
+        if leader is None:
+            done(self.refusal)
+        elif leader.high_watermark >= next_offset:
+            done(ErrorCode.none)
+        elif not leader.has_enough_in_sync:
+            done(ErrorCode.not_enough_replicas_after_append)
+        else:
+            writes = self._writes
+            while writes and writes[0].is_done:
+                writes.popleft()
+            write = Write(next_offset, deadline_s, done)
+            writes.append(write)
+            self._replication.wait(write)
+
+    async def committed(self, next_offset: int, deadline_s: float) -> ErrorCode:
+        """Wait as `when_committed` does."""
+        done: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+        def wake(error: ErrorCode) -> None:
+            if not done.done():
+                done.set_result(error)
+
+        self.when_committed(next_offset, deadline_s, wake)
+        return await done
+
     def has_enough_in_sync(self) -> bool:
-        """min.insync.replicas, which can ask for no more than there are replicas."""
-        if len(self.state.isr) == len(self.state.replicas):
-            return True
-        wanted = min(self.log.config.min_insync_replicas, len(self.state.replicas))
-        return len(self.state.isr) >= wanted
+        return self.leader is not None and self.leader.has_enough_in_sync
+
+    def _moved(self, high_watermark: int) -> None:
+        """The leader's high watermark is this now: answer who waited for it."""
+        if high_watermark <= self.high_watermark:
+            return
+        self.high_watermark = high_watermark
+        added_bytes, uncommitted = 0, self._uncommitted
+        while uncommitted and uncommitted[0][0] <= high_watermark:
+            added_bytes += uncommitted.popleft()[1]
+        writes = self._writes
+        while writes and (writes[0].next_offset <= high_watermark or writes[0].is_done):
+            self._replication.finish(writes.popleft(), ErrorCode.none)
+        if self.watchers:
+            self._replication.long_polls.on_growth(self.watchers, max(1, added_bytes))
+        if self.on_advance is not None:
+            self.on_advance()
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to where readers with read_committed may see: before the first transaction that is not decided."""
+        high_watermark = self.high_watermark
+        transactions = self.log.producing.state.open
+        if not transactions:
+            return high_watermark
+        first = transactions.first_unstable_offset(high_watermark)
+        if first is None or first >= high_watermark:
+            return high_watermark
+        return max(first, self.log.log_start_offset)
+
+    # Followers of this leader
+
+    def follower_fetched(
+        self, replica: int, broker_epoch: int, next_offset: int, log_start_offset: int
+    ) -> None:
+        """A follower asks for what follows an offset, and so has everything below."""
+        leader = self.leader
+        assert leader is not None
+        now_s = self._replication.clock.monotonic()
+        end_offset = self.log.next_offset
+        self._moved(
+            leader.follower_fetched(replica, broker_epoch, next_offset, log_start_offset, end_offset, now_s)
+        )
+        if leader.has_wish:
+            self._replication.on_wish(self)
+
+    def tick(self) -> None:
+        """Time has passed: who has not kept up leaves the in-sync set, if the controller agrees."""
+        leader = self.leader
+        if leader is not None and not leader.is_alone:
+            self._moved(leader.tick(self.log.next_offset, self._replication.clock.monotonic()))
+            if leader.has_wish:
+                self._replication.on_wish(self)
+
+    def in_sync_answered(
+        self, leader: PartitionLeader, error: ErrorCode, state: PartitionState | None
+    ) -> None:
+        """What the controller says to a wish of this leader; one that does not lead any more hears nothing of it."""
+        if leader is self.leader:
+            if state is not None and state.leader_epoch == leader.leader_epoch:
+                self.state = state
+            self._moved(leader.answered(error, state, self._replication.clock.monotonic()))
+            self._look_at_in_sync()
+
+    # Following
+
+    def follow(self, high_watermark: int) -> None:
+        """The leader's word on what is committed, as far as this log has it."""
+        self._moved(min(high_watermark, self.log.next_offset))
+
+    def cut_off(self) -> None:
+        """The log was truncated."""
+        self.high_watermark = min(self.high_watermark, self.log.next_offset)

@@ -40,7 +40,7 @@ PartitionRecords = tuple[
 TopicRecords = tuple[
     str | bytes, list[PartitionRecords]
 ]  # name, or the 16 bytes of the topic id from version 13
-LoneBatch = tuple[int, str | bytes, int, int, int]  # acks, topic, partition, start and stop of its records
+LoneBatch = tuple[int, int, str | bytes, int, int, int]  # acks, timeout_ms, topic, partition, bounds
 ProduceRequest = tuple[str | None, int, int, list[TopicRecords]]  # transactional id, acks, timeout_ms, topics
 
 
@@ -102,7 +102,7 @@ def parse_produce(frame: memoryview, position: int, version: int) -> ProduceRequ
 
 
 def _parse_lone_legacy(frame: memoryview, position: int) -> LoneBatch | None:
-    no_transaction, acks, _, topics, length = _LEGACY_HEAD.unpack_from(frame, position)
+    no_transaction, acks, timeout_ms, topics, length = _LEGACY_HEAD.unpack_from(frame, position)
     if no_transaction != -1 or topics != 1 or length < 0:
         return None
     position += 14
@@ -112,13 +112,13 @@ def _parse_lone_legacy(frame: memoryview, position: int) -> LoneBatch | None:
     start = position + 12
     if partitions != 1 or size < 0 or start + size != len(frame):
         return None
-    return acks, name, index, start, start + size
+    return acks, timeout_ms, name, index, start, start + size
 
 
 def _parse_lone_flexible(frame: memoryview, position: int, version: int) -> LoneBatch | None:
     topic: str | bytes
     if version < TOPIC_IDS_FROM:
-        no_transaction, acks, _, topics, length = _FLEXIBLE_HEAD.unpack_from(frame, position)
+        no_transaction, acks, timeout_ms, topics, length = _FLEXIBLE_HEAD.unpack_from(frame, position)
         if not 0 < length < 0x80:
             return None
         position += 8 + length
@@ -126,7 +126,8 @@ def _parse_lone_flexible(frame: memoryview, position: int, version: int) -> Lone
         partitions, index = _FLEXIBLE_PARTITION.unpack_from(frame, position)
         position += 5
     else:
-        no_transaction, acks, _, topics, topic, partitions, index = _ID_HEAD.unpack_from(frame, position)
+        head = _ID_HEAD.unpack_from(frame, position)
+        no_transaction, acks, timeout_ms, topics, topic, partitions, index = head
         position += 29
     if no_transaction or topics != 2 or partitions != 2:
         return None
@@ -143,7 +144,7 @@ def _parse_lone_flexible(frame: memoryview, position: int, version: int) -> Lone
     # No tagged fields in the partition, the topic and the request: three zero bytes end the frame.
     if not size or stop + 3 != len(frame) or frame[stop] or frame[stop + 1] or frame[stop + 2]:
         return None
-    return acks, topic, index, position, stop
+    return acks, timeout_ms, topic, index, position, stop
 
 
 def _parse_legacy(frame: memoryview, position: int) -> ProduceRequest:

@@ -114,7 +114,6 @@ def test_kafkas_own_server_properties_are_accepted_with_a_line_for_each_that_has
     assert silent == {
         "process.roles",
         "controller.quorum.bootstrap.servers",
-        "inter.broker.listener.name",
         "num.network.threads",
         "listener.name.plaintext.ssl.keystore.password",
     }

@@ -16,7 +16,9 @@ from moldau.coordinator.journal import PartitionJournal
 from moldau.log.manager import LogManager
 from moldau.metadata.image import PartitionState
 from moldau.records.compression import Codec
+from moldau.replication.long_polls import LongPoll
 from moldau.replication.partition import Partition
+from moldau.replication.replication import Replication
 from moldau.sim.drive import DiskFaults
 from moldau.sim.world import SimHost, World
 
@@ -34,7 +36,6 @@ class Stage:
         settings = {key.replace("_", "."): value for key, value in configs.items()}
         self._config = topic_config(BrokerConfig.parse({}), settings)
         self.partition = self.run(self._open())
-        self.grown: list[int] = []
 
     async def _open(self) -> Partition:
         manager = LogManager(
@@ -46,12 +47,11 @@ class Stage:
             config_of=lambda _topic: self._config,
         )
         await manager.open()
-        return Partition(1, uuid.UUID(int=7), LED, manager.create(PLACE, uuid.UUID(int=7), self._config))
+        log = manager.create(PLACE, uuid.UUID(int=7), self._config)
+        return Partition(Replication(1, self.host.runtime), uuid.UUID(int=7), LED, log)
 
     def journal(self, codec: Codec = Codec.NONE) -> PartitionJournal:
-        return PartitionJournal(
-            self.partition, codec=codec, on_growth=lambda _, size: self.grown.append(size)
-        )
+        return PartitionJournal(self.partition, codec=codec)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         task = self.host.runtime.tasks.spawn(work, name="test")
@@ -112,10 +112,11 @@ def test_replay_waits_for_cold_pages_without_stopping_the_loop(world: World) -> 
 
 def test_readers_of_the_topic_are_woken(world: World) -> None:
     stage = Stage(world)
-    stage.partition.watchers[object()] = None
+    poll = LongPoll(lambda _: None, 1e9, 1, [stage.partition.watchers])
+    stage.partition.watchers[poll] = None
     stage.journal().append([(b"a", b"1")], 5)
 
-    assert len(stage.grown) == 1
+    assert poll.is_woken
 
 
 @pytest.mark.parametrize(
@@ -123,7 +124,7 @@ def test_readers_of_the_topic_are_woken(world: World) -> None:
     [
         (LED._replace(leader=2, leader_epoch=4), ErrorCode.not_coordinator),
         (LED._replace(leader_epoch=4), ErrorCode.not_coordinator),
-        (LED._replace(replicas=(1, 2, 3), isr=(1,)), ErrorCode.coordinator_not_available),
+        (LED._replace(replicas=(1, 2, 3), isr=(1,), partition_epoch=2), ErrorCode.coordinator_not_available),
     ],
     ids=["another leads", "a later epoch of its own", "too few in sync"],
 )

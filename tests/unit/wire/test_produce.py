@@ -88,8 +88,8 @@ def test_the_common_shape_is_parsed_as_kio_parses_it(
         assert lone is None
     else:
         assert lone is not None
-        acks, topic, *batch = lone
-        assert (None, acks, parsed[2], [(topic, [tuple(batch)])]) == parsed
+        acks, timeout_ms, topic, *batch = lone
+        assert (None, acks, timeout_ms, [(topic, [tuple(batch)])]) == parsed
 
 
 @pytest.mark.parametrize("version", VERSIONS)

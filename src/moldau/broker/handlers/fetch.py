@@ -17,9 +17,9 @@ from typing import Any
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.limits import COLD_READ_RETRIES_MAX, INLINE_FETCH_BYTES_MAX
 from moldau.broker.connection import Answer, Connection, Slot
-from moldau.broker.parked import LongPoll
 from moldau.log.reader import Slice
 from moldau.replication.fetch_session import NO_SESSION, FetchContext, WantedPartition, rotate
+from moldau.replication.long_polls import LongPoll
 from moldau.replication.partition import NO_EPOCH, Partition
 from moldau.wire.codec import decode_request
 from moldau.wire.fetch import LEADER_HINTS_FROM, Fetched, FetchedTopic, Records, pack_fetch_response
@@ -217,7 +217,8 @@ class Fetch:
         missing_bytes = self._min_bytes - self._total_bytes
         if self._is_committed_only and any(p.last_stable_offset < p.high_watermark for p in self._partitions):
             missing_bytes = 1  # a marker of a few bytes may make all that lies before it readable
-        poll = LongPoll(partial(self._complete, slot), deadline_s, missing_bytes, self._partitions)
+        places = [partition.watchers for partition in self._partitions]
+        poll = LongPoll(partial(self._complete, slot), deadline_s, missing_bytes, places)
         slot.on_cancel = partial(broker.long_polls.cancel, poll)
         broker.long_polls.park(poll)
 

@@ -1,8 +1,9 @@
 """Produce (0): append record batches to partitions. L5, L7, P1-P4.
 
 The life of a produce: the request is parsed where it was received; each batch is checked, gets its offset written in
-place and is appended to the page cache by the partition's log; the answer leaves at once, or, where the topic's flush
-policy asks for it, after the sync that covers the batch. Long polls on the partition are woken after the answer.
+place and is appended to the page cache through the partition's one door (`replication.partition`); the answer leaves at
+once, or when the batch is as safe as acks and the topic's flush policy ask for: on the disk, on the in-sync replicas.
+Long polls on the partition are woken after the answer.
 A batch that is to get its topic's own compression gets it in a thread, and for the first batch of a transaction its
 coordinator is asked (`broker.verification`); the request, and those that its connection sends to the same partition
 after it, wait for their turn (`replication.turns`).
@@ -14,7 +15,7 @@ no answer; a refused batch then ends the connection, which is the only way to te
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -26,6 +27,7 @@ from moldau.broker.connection import Answer, Connection, Slot
 from moldau.broker.verification import as_produce_error, verify
 from moldau.coordinator.transaction.messages import Add
 from moldau.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
+from moldau.log.appended import Appended
 from moldau.log.producers import Verification
 from moldau.records.batch import ATTRIBUTES_POSITION as FLAGS
 from moldau.records.batch import HEADER_BYTES, TRANSACTIONAL
@@ -72,18 +74,25 @@ DECIDED_BY_THE_LOG = frozenset(
 Answers = list[tuple[str | bytes, list[Produced]]]
 
 
+class _NotAppended:
+    """The general way finds out why, and says so."""
+
+
+_NOT_APPENDED = _NotAppended()
+
+
 def serve(
     broker: Any, connection: Connection, frame: memoryview, position: int, version: int, correlation_id: int
 ) -> Answer | None:
     lone = parse_lone_batch(frame, position, version)
-    if lone is not None and lone[4] - lone[3] >= HEADER_BYTES and frame[lone[3] + FLAGS] & TRANSACTIONAL:
+    if lone is not None and lone[5] - lone[4] >= HEADER_BYTES and frame[lone[4] + FLAGS] & TRANSACTIONAL:
         lone = None  # without a transactional id: refused as a whole
     if lone is not None:
-        answer = _append_lone(broker, frame, version, correlation_id, *lone)
-        if answer is not None:
+        answer = _append_lone(broker, connection, frame, version, correlation_id, *lone)
+        if not isinstance(answer, _NotAppended):
             return answer
-    transactional_id, acks, _timeout_ms, topics = parse_produce(frame, position, version)
-    produce = Produce(broker, connection, frame, version, correlation_id, acks, transactional_id)
+    transactional_id, acks, timeout_ms, topics = parse_produce(frame, position, version)
+    produce = Produce(broker, connection, frame, version, correlation_id, acks, timeout_ms, transactional_id)
     if lone is None:
         produce.refusal = _refusal_as_a_whole(frame, topics, transactional_id)
         topics = _last_of_each(topics)
@@ -95,47 +104,61 @@ def serve(
 
 def _append_lone(
     broker: Any,
+    connection: Connection,
     frame: memoryview,
     version: int,
     correlation_id: int,
     acks: int,
+    timeout_ms: int,
     topic: str | bytes,
     index: int,
     start: int,
     stop: int,
-) -> bytes | None:
+) -> bytes | _NotAppended | None:
     """One batch for a partition where nothing stands in its way: nearly all requests, straight through.
 
-    None where it was not appended: the general way finds out again why, and says so.
+    None where its answer waits for the in-sync replicas.
     """
     partitions = broker.partitions_of.get(topic)
-    if partitions is None or not 0 <= index < len(partitions):
-        return None
-    partition: Partition = partitions[index]
-    partition_log = partition.log
-    if (acks != ACKS_ALL and acks != ACKS_LEADER) or not partition.is_whole:
-        return None
-    if not partition_log.is_straight or partition.turns:
-        return None
+    if partitions is None or (partition := partitions.get(index)) is None:
+        return _NOT_APPENDED
+    if (acks != ACKS_ALL and acks != ACKS_LEADER) or not partition.is_open:
+        return _NOT_APPENDED
+    if not partition.log.is_straight or partition.turns:
+        return _NOT_APPENDED
     try:
-        error, base_offset, last_offset, append_time_ms, log_start_offset, message, *_ = partition_log.append(
-            frame, start, stop, partition.leader_epoch, broker.clock.wall_ms(), version >= ZSTD_SINCE_VERSION
+        error, base_offset, last_offset, append_time_ms, log_start_offset, message, _, is_duplicate, _ = (
+            partition.append(frame, start, stop, broker.clock.wall_ms(), version >= ZSTD_SINCE_VERSION)
         )
     except OSError:  # not to be tried again: the batch may have its offset, and its time of append, already
         refused = _refused(broker, index, ErrorCode.kafka_storage_error)
         return pack_produce_response(correlation_id, version, [(topic, [refused])])
     if error:
         if error not in DECIDED_BY_THE_LOG:
-            return None
+            return _NOT_APPENDED
         refused = _refused(broker, index, error, message, log_start_offset)
         return pack_produce_response(correlation_id, version, [(topic, [refused])])
-    metrics = broker.metrics
-    metrics.produced_batches += 1
-    metrics.produced_bytes += stop - start
-    metrics.produced_messages += last_offset - base_offset + 1
-    partition.advance_high_watermark(last_offset + 1)
-    if partition.watchers:
-        broker.long_polls.on_growth(partition, stop - start)
+    if not is_duplicate:
+        metrics = broker.metrics
+        metrics.produced_batches += 1
+        metrics.produced_bytes += stop - start
+        metrics.produced_messages += last_offset - base_offset + 1
+    if acks == ACKS_ALL and partition.high_watermark <= last_offset:
+        slot = connection.park(is_produce=True)
+
+        def on_committed(error: ErrorCode) -> None:
+            if error:
+                refused = _refused(broker, index, error)
+                slot.fill(pack_produce_response(correlation_id, version, [(topic, [refused])]))
+            else:
+                slot.fill(
+                    pack_lone_produced(
+                        correlation_id, version, topic, index, base_offset, append_time_ms, log_start_offset
+                    )
+                )
+
+        partition.when_committed(last_offset + 1, broker.clock.monotonic() + timeout_ms / 1000, on_committed)
+        return None
     return pack_lone_produced(
         correlation_id, version, topic, index, base_offset, append_time_ms, log_start_offset
     )
@@ -190,11 +213,11 @@ class Produce:
         "_producer",
         "_recompressed",
         "_slot",
+        "_timeout_ms",
         "_transactional_id",
-        "_unflushed",
-        "_unsafe",
         "_unverified",
         "_version",
+        "_waiting",
         "_zstd_allowed",
         "is_refused",
         "refusal",
@@ -208,6 +231,7 @@ class Produce:
         version: int,
         correlation_id: int,
         acks: int,
+        timeout_ms: int,
         transactional_id: str | None,
     ) -> None:
         self._broker = broker
@@ -217,6 +241,7 @@ class Produce:
         self._correlation_id = correlation_id
         self._zstd_allowed = version >= ZSTD_SINCE_VERSION
         self._acks = acks
+        self._timeout_ms = timeout_ms
         self._transactional_id = transactional_id
         self._now_ms = broker.clock.wall_ms()
         self._slot: Slot | None = None
@@ -225,11 +250,12 @@ class Produce:
         self._unverified: dict[TopicPartition, ErrorCode] = {}
         self.refusal: Refused | None = None  # of the request as a whole
         self.is_refused = False
-        self._unflushed: list[tuple[Partition, int, int]] = []  # with the next offset and the bytes added
-        self._unsafe: set[tuple[bytes | str, int]] = set()  # whose sync failed
+        self._waiting: list[
+            tuple[str | bytes, Partition, Appended]
+        ] = []  # not safe enough to be acknowledged
 
     def answer(self, topics: list[TopicRecords]) -> Answer | None:
-        """Append everything now; None where the answer waits for the disk, or there is none."""
+        """Append everything now; None where the answer waits for disks or replicas, or there is none."""
         answers = self.answers(topics)
         if self.is_refused and self.refusal is None:
             # A lone batch pays for this look only now: refused by itself, its request may deserve another code.
@@ -237,15 +263,49 @@ class Produce:
             if self.refusal is not None:
                 answers = self.answers(topics)
         if self._acks == ACKS_NONE:
-            self.flush(lambda: None)
             if self.is_refused:
                 self._connection.close("a batch sent with acks=0 was refused")
             return None
-        if not self._unflushed:
+        if not self._waiting:
             return self._packed(answers)
-        slot = self._slot = self._slot or self._connection.park(is_produce=True)
-        self.flush(lambda: slot.fill(self._packed(self.flushed(answers))))
+        self._slot = self._slot or self._connection.park(is_produce=True)
+        self._answer_when_safe(self._slot, answers)
         return None
+
+    def _answer_when_safe(self, slot: Slot, answers: Answers) -> None:
+        """Answer when each batch is flushed and replicated as acks and its topic ask for, or cannot be."""
+        deadline_s = self._broker.clock.monotonic() + self._timeout_ms / 1000
+        errors: dict[tuple[str | bytes, int], ErrorCode] = {}
+        left = len(self._waiting)
+
+        def on_done(place: tuple[str | bytes, int], error: ErrorCode) -> None:
+            nonlocal left
+            left -= 1
+            if error:
+                errors[place] = error
+            if not left:
+                slot.fill(self._packed(self._with_errors(answers, errors) if errors else answers))
+
+        for topic, partition, appended in self._waiting:
+            self._broker.metrics.flushes += appended.flush_due
+            done = partial(on_done, (topic, partition.topic_partition.partition))
+            acks_all = self._acks == ACKS_ALL
+            partition.when_acknowledged(appended, deadline_s, done, acks_all=acks_all)
+
+    def _with_errors(self, answers: Answers, errors: dict[tuple[str | bytes, int], ErrorCode]) -> Answers:
+        """The answers, where what was appended cannot be acknowledged after all."""
+        return [
+            (
+                topic,
+                [
+                    self._refuse(produced[0], error, None)
+                    if (error := errors.get((topic, produced[0])))
+                    else produced
+                    for produced in partitions
+                ],
+            )
+            for topic, partitions in answers
+        ]
 
     def _packed(self, answers: Answers) -> bytes:
         return pack_produce_response(self._correlation_id, self._version, answers)
@@ -383,7 +443,7 @@ class Produce:
         ]
 
     def _append(self, topic: str | bytes, index: int, start: int, stop: int) -> Produced:
-        """Append one partition's batch; its answer (with acks=all and one replica, appended is committed)."""
+        """Append one partition's batch; its answer, once it is as safe as acks ask for."""
         broker = self._broker
         try:
             partition: Partition = broker.partition(topic, index)
@@ -403,11 +463,10 @@ class Produce:
                 buffer = self._frame
             else:
                 start, stop = 0, len(buffer)
-            appended = partition.log.append(
+            appended = partition.append(
                 buffer,
                 start,
                 stop,
-                partition.leader_epoch,
                 self._now_ms,
                 self._zstd_allowed,
                 self._guards.get(partition.topic_partition) if self._guards else None,
@@ -422,16 +481,13 @@ class Produce:
                 index, appended.error, appended.message, appended.log_start_offset, appended.record_errors
             )
         base_offset, last_offset = appended.base_offset, appended.last_offset
-        metrics = broker.metrics
-        metrics.produced_batches += 1
-        metrics.produced_bytes += stop - start
-        metrics.produced_messages += last_offset - base_offset + 1
-        if appended.flush_due:
-            self._unflushed.append((partition, last_offset + 1, stop - start))
-        else:
-            partition.advance_high_watermark(last_offset + 1)
-            if partition.watchers:
-                broker.long_polls.on_growth(partition, stop - start)
+        if not appended.duplicate:
+            metrics = broker.metrics
+            metrics.produced_batches += 1
+            metrics.produced_bytes += stop - start
+            metrics.produced_messages += last_offset - base_offset + 1
+        if appended.flush_due or (self._acks == ACKS_ALL and partition.high_watermark <= last_offset):
+            self._waiting.append((topic, partition, appended))
         return index, 0, base_offset, appended.append_time_ms, appended.log_start_offset, (), None, None
 
     def _refuse(
@@ -446,45 +502,3 @@ class Produce:
         self._broker.metrics.produce_refused += 1
         shown = tuple((record.batch_index, record.message) for record in record_errors)
         return index, error, UNKNOWN, UNKNOWN, log_start_offset, shown, message, None
-
-    # ---- waiting for the disk ---------------------------------------------------------------------------------
-
-    def flush(self, when_done: Callable[[], object]) -> None:
-        """Sync every log that asks for it, then call back; the records become visible as they become durable."""
-        left = len(self._unflushed)
-
-        def on_synced(
-            partition: Partition, next_offset: int, added_bytes: int, error: OSError | None
-        ) -> None:
-            nonlocal left
-            left -= 1
-            if error is not None:
-                self._unsafe.add(partition.topic_partition)
-                self._unsafe.add((partition.topic_id_bytes, partition.topic_partition.partition))
-            else:
-                partition.advance_high_watermark(next_offset)
-                if partition.watchers:
-                    self._broker.long_polls.on_growth(partition, added_bytes)
-            if not left:
-                when_done()
-
-        for partition, next_offset, added_bytes in self._unflushed:
-            self._broker.metrics.flushes += 1
-            partition.log.flush_then(partial(on_synced, partition, next_offset, added_bytes))
-
-    def flushed(self, answers: Answers) -> Answers:
-        """The answers, now that the syncs are done: what may not be on the disk is not acknowledged."""
-        if not self._unsafe:
-            return answers
-        return [
-            (
-                topic,
-                [
-                    self._refuse(produced[0], ErrorCode.kafka_storage_error, None)
-                    if (topic, produced[0]) in self._unsafe
-                    else produced
-                    for produced in partitions
-                ],
-            )
-            for topic, partitions in answers
-        ]

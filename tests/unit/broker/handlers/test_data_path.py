@@ -154,3 +154,13 @@ def test_a_topic_can_be_deleted_and_made_again_at_once(cluster: Cluster, kafka: 
         cluster.delete_topic(OTHER)
         cluster.create_topic(OTHER)
         assert produce(kafka, (OTHER, 0, batch(b"a"))) == [(OTHER, 0, NONE, 0)]
+
+
+@pytest.mark.parametrize("others", [0, 1], ids=["alone in its request", "with another partition"])
+def test_a_retry_of_a_stored_batch_counts_nothing(cluster: Cluster, kafka: Kafka, others: int) -> None:
+    stored = batch(b"a", b"b", producer_id=7, producer_epoch=0, base_sequence=0)
+    produce(kafka, (TOPIC, 0, stored))
+    metrics = cluster._broker.metrics  # type: ignore[union-attr]
+    before = metrics.produced_messages, metrics.produced_batches
+    assert produce(kafka, (TOPIC, 0, stored), *[(OTHER, 0, batch(b"c"))] * others)[0] == (TOPIC, 0, NONE, 0)
+    assert (metrics.produced_messages, metrics.produced_batches) == (before[0] + others, before[1] + others)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import count
 from typing import Any
 
-from moldau.base.errors import KafkaError
-from moldau.broker.handlers.produce import Produce
 from moldau.controller.controller import Controller
 from moldau.log import names, recovery
 from moldau.log.log import Log
@@ -70,16 +67,13 @@ def bad_batch_taken() -> Iterator[None]:
 @plant("visible-before-flushed", promise=1)
 def visible_before_flushed() -> Iterator[None]:
     """Readers see a record while its sync is under way."""
-    append = Produce._append
+    grown = Partition._grown
 
-    def hasty(self: Produce, topic: str | bytes, index: int, start: int, stop: int) -> Any:
-        answer = append(self, topic, index, start, stop)
-        with suppress(KafkaError):
-            partition: Partition = self._broker.partition(topic, index)
-            partition.advance_high_watermark(partition.log.next_offset)
-        return answer
+    def hasty(self: Partition, next_offset: int, added_bytes: int, flush_due: bool) -> None:
+        grown(self, next_offset, added_bytes, flush_due)
+        self._moved(next_offset)
 
-    with patched(Produce, "_append", hasty):
+    with patched(Partition, "_grown", hasty):
         yield
 
 
@@ -119,14 +113,14 @@ def retry_appended_again() -> Iterator[None]:
 @plant("high-watermark-moves-back", promise=2)
 def high_watermark_moves_back() -> Iterator[None]:
     """Now and then the high watermark forgets the last records."""
-    advance, turns = Partition.advance_high_watermark, count(1)
+    grown, turns = Partition._grown, count(1)
 
-    def wavering(self: Partition, next_offset: int) -> None:
-        advance(self, next_offset)
+    def wavering(self: Partition, next_offset: int, added_bytes: int, flush_due: bool) -> None:
+        grown(self, next_offset, added_bytes, flush_due)
         if next(turns) % 15 == 0:
             self.high_watermark = max(0, self.high_watermark - 5)
 
-    with patched(Partition, "advance_high_watermark", wavering):
+    with patched(Partition, "_grown", wavering):
         yield
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from moldau.base.limits import WAKEUPS_PER_TURN
-from moldau.broker.parked import TIMER_GRAIN_S, LongPoll, LongPolls
+from moldau.replication.deadlines import TIMER_GRAIN_S
+from moldau.replication.long_polls import LongPoll, LongPolls
 
 
 class Timer:
@@ -71,13 +72,15 @@ def setup() -> tuple[World, LongPolls, Partition, list[str]]:
 def poll(
     done: list[str], name: str, *partitions: Partition, deadline_s: float = 1.0, missing: int = 1
 ) -> LongPoll:
-    return LongPoll(lambda _: done.append(name), deadline_s, missing, partitions)
+    return LongPoll(
+        lambda _: done.append(name), deadline_s, missing, [partition.watchers for partition in partitions]
+    )
 
 
 def test_a_poll_is_answered_after_the_append_and_not_within_it() -> None:
     world, polls, partition, done = setup()
     polls.park(poll(done, "a", partition))
-    polls.on_growth(partition, 10)
+    polls.on_growth(partition.watchers, 10)
     assert done == []
     world.turn()
     assert done == ["a"] and not partition.watchers and polls.count == 0
@@ -86,10 +89,10 @@ def test_a_poll_is_answered_after_the_append_and_not_within_it() -> None:
 def test_a_poll_waits_until_all_its_missing_bytes_are_there() -> None:
     world, polls, partition, done = setup()
     polls.park(poll(done, "a", partition, missing=100))
-    polls.on_growth(partition, 60)
+    polls.on_growth(partition.watchers, 60)
     world.turn()
     assert done == []
-    polls.on_growth(partition, 60)
+    polls.on_growth(partition.watchers, 60)
     world.turn()
     assert done == ["a"]
 
@@ -109,7 +112,7 @@ def test_time_runs_out_in_the_order_of_deadlines() -> None:
 def test_growth_and_deadline_together_answer_once() -> None:
     world, polls, partition, done = setup()
     polls.park(poll(done, "a", partition))
-    polls.on_growth(partition, 10)
+    polls.on_growth(partition.watchers, 10)
     world.advance(2.0)
     world.turn()
     assert done == ["a"]
@@ -120,7 +123,7 @@ def test_a_cancelled_poll_is_never_answered() -> None:
     waiting = poll(done, "a", partition)
     polls.park(waiting)
     polls.cancel(waiting)
-    polls.on_growth(partition, 10)
+    polls.on_growth(partition.watchers, 10)
     world.turn()
     world.advance(5.0)
     assert done == [] and not partition.watchers and polls.count == 0
@@ -130,7 +133,7 @@ def test_one_turn_answers_a_bounded_number() -> None:
     world, polls, partition, done = setup()
     for number in range(WAKEUPS_PER_TURN + 10):
         polls.park(poll(done, str(number), partition))
-    polls.on_growth(partition, 10)
+    polls.on_growth(partition.watchers, 10)
     world.turn()
     assert len(done) == WAKEUPS_PER_TURN
     world.turn()
@@ -141,7 +144,7 @@ def test_a_poll_on_two_partitions_leaves_both_when_one_grows() -> None:
     world, polls, first, done = setup()
     second = Partition()
     polls.park(poll(done, "a", first, second))
-    polls.on_growth(second, 10)
+    polls.on_growth(second.watchers, 10)
     world.turn()
     assert done == ["a"] and not first.watchers and not second.watchers
 
@@ -150,16 +153,32 @@ def test_answered_polls_do_not_pile_up_behind_far_deadlines() -> None:
     world, polls, partition, done = setup()
     for number in range(1000):
         polls.park(poll(done, str(number), partition, deadline_s=1e6))
-        polls.on_growth(partition, 10)
+        polls.on_growth(partition.watchers, 10)
         world.turn()
     assert len(done) == 1000
     assert len(polls._deadlines) <= 128
 
 
+def test_a_poll_is_queued_once_however_often_its_partition_grows() -> None:
+    """And another partition's reader waits for no dead entries."""
+    world, polls, busy, done = setup()
+    quiet = Partition()
+    for number in range(500):
+        polls.park(poll(done, str(number), busy))
+    for _ in range(20):
+        polls.on_growth(busy.watchers, 10)
+    polls.park(poll(done, "other", quiet))
+    polls.on_growth(quiet.watchers, 10)
+    assert len(polls._woken) == 501
+    for _ in range(501 // WAKEUPS_PER_TURN + 1):
+        world.turn()
+    assert done[-1] == "other" and len(done) == 501
+
+
 def test_a_change_of_the_partition_wakes_whoever_waits() -> None:
     world, polls, partition, done = setup()
     polls.park(poll(done, "a", partition, missing=10**9))
-    polls.on_change(partition)
+    polls.on_change(partition.watchers)
     world.turn()
     assert done == ["a"]
 
@@ -171,12 +190,12 @@ def test_a_poll_that_is_done_lets_go_of_its_request(end: str) -> None:
 
     world, polls, partition, _ = setup()
     request = Request()
-    waiting = LongPoll(request.complete, 1.0, 1, [partition])
+    waiting = LongPoll(request.complete, 1.0, 1, [partition.watchers])
     polls.park(waiting)
     freed = weakref.ref(request)
     del request
     if end == "answered":
-        polls.on_growth(partition, 10)
+        polls.on_growth(partition.watchers, 10)
         world.turn()
     elif end == "out of time":
         world.advance(1.1)

@@ -26,6 +26,7 @@ from moldau.log.appended import Appended
 from moldau.log.checkpoints import write_partition_metadata
 from moldau.log.epochs import EpochEnd
 from moldau.log.flush import Flushed, Flusher
+from moldau.log.following import Fetched, Following
 from moldau.log.index import read_nowait
 from moldau.log.loaded import LoadedLog
 from moldau.log.producers import BatchSeen, ProducerEntry, Producers, Verification
@@ -230,6 +231,10 @@ class Log:
             Appended,
             (_NO_ERROR, base_offset, last_offset, append_time_ms, start_offset, None, (), False, flush_due),
         )
+
+    def append_fetched(self, buffer: memoryview, now_ms: int) -> Fetched:
+        """Append a leader's batches as its follower (see `following`)."""
+        return Following(self, self._flusher, self._rolling).append(buffer, now_ms)
 
     def wants_recompression(self, buffer: memoryview, start: int, stop: int) -> bool:
         """Whether a batch should go through `recompressed` first: it is not small, and not in the topic's codec."""

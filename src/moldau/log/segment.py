@@ -142,7 +142,7 @@ class Segment:
     ) -> None:
         """Write batches at the end, with at most one index entry. OSError: nothing has changed.
 
-        With None the batches lie there already: recovery counts them in.
+        With None the batches lie there already: recovery counts them in, and a follower that has written several.
         """
         position = self.size
         if data is not None:
@@ -163,6 +163,12 @@ class Segment:
             since = 0
         self.bytes_since_index = since + length
         self.size = position + length
+
+    def write(self, data: Buffer) -> None:
+        """Write batches at the end that are counted in afterwards, one by one. OSError: nothing has changed."""
+        written = self.log.pwrite(data, self.size)
+        if written != len(data):
+            self._write_rest(data, written, self.size)
 
     def _write_rest(self, data: Buffer, written: int, position: int) -> None:
         view = memoryview(data)

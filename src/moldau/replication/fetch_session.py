@@ -39,6 +39,7 @@ class WantedPartition:
         "fetch_offset",
         "index",
         "last_fetched_epoch",
+        "log_start_offset",
         "max_bytes",
         "sent_high_watermark",
         "sent_log_start_offset",
@@ -56,6 +57,7 @@ class WantedPartition:
         self.max_bytes: int = wanted.partition_max_bytes
         self.current_leader_epoch: int = getattr(wanted, "current_leader_epoch", -1)
         self.last_fetched_epoch: int = getattr(wanted, "last_fetched_epoch", -1)
+        self.log_start_offset: int = getattr(wanted, "log_start_offset", -1)
 
     def has_news(
         self,

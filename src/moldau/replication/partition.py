@@ -374,6 +374,9 @@ class Partition:
 
     # Followers of this leader
 
+    def is_followed_by(self, replica: int) -> bool:
+        return self.leader is not None and replica in self.leader.followers
+
     def follower_fetched(
         self, replica: int, broker_epoch: int, next_offset: int, log_start_offset: int
     ) -> None:

@@ -5,6 +5,9 @@ it; small slices are read into the answer, large ones stay file parts that leave
 fetch is parked until its partitions have grown by what is missing or its time is up. Pages that are not cached:
 they are brought in by a thread, and the fetch is tried again; the loop never waits for the disk.
 
+Followers fetch as readers do (R2), but up to the end of the log instead of the high watermark, and with each fetch they
+tell how far they are (`Partition.follower_fetched`).
+
 Limits as Kafka's: at least one whole batch, however large, from the first partition that has one, else what fits.
 """
 
@@ -12,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.limits import COLD_READ_RETRIES_MAX, INLINE_FETCH_BYTES_MAX
@@ -70,11 +73,12 @@ class Fetch:
         "_has_diverged",
         "_has_error",
         "_is_committed_only",
-        "_is_from_replica",
+        "_is_noted",
         "_max_bytes",
         "_min_bytes",
         "_partitions",
         "_reads",
+        "_replica",
         "_total_bytes",
         "_unreadable",
         "_version",
@@ -90,7 +94,8 @@ class Fetch:
         self._max_bytes: int = min(request.max_bytes, broker.fetch_bytes_max)
         self._min_bytes: int = min(request.min_bytes, self._max_bytes)
         self._is_committed_only = request.isolation_level == READ_COMMITTED
-        self._is_from_replica = _replica_of(request) >= 0
+        self._replica = _replica_of(request)
+        self._is_noted = False  # whether the leaders know what this fetch tells of its follower
         self._reads: list[tuple[WantedPartition, Fetched]] = []
         self._partitions: list[Partition] = []
         self._total_bytes = 0
@@ -137,19 +142,18 @@ class Fetch:
                 inline_left -= len(records)
             partitions.append(partition)
             reads.append((wanted, answer))
+        self._is_noted = True
 
     def _read_one(self, partition: Partition, wanted: WantedPartition, inline_left: int) -> Fetched:
-        error = (
-            ErrorCode.not_leader_or_follower
-            if self._is_from_replica
-            else partition.check_readable(max(wanted.current_leader_epoch, NO_EPOCH))
-        )
+        error = partition.check_readable(max(wanted.current_leader_epoch, NO_EPOCH))
+        if not error and self._replica is not None and not partition.is_followed_by(self._replica.id):
+            error = ErrorCode.not_leader_or_follower
         if error:
             raise KafkaError(error)
         if wanted.last_fetched_epoch >= 0 and (diverging := _diverging(partition, wanted)) is not None:
             self._has_diverged = True
             return self._answer(partition, wanted.index, b"", self._no_aborted, diverging)
-        limit = partition.last_stable_offset if self._is_committed_only else partition.high_watermark
+        limit = self._limit_of(partition)
         max_bytes = min(wanted.max_bytes, self._max_bytes - self._total_bytes)
         try:
             part = partition.log.read(
@@ -166,7 +170,17 @@ class Fetch:
             self._cold = (partition, wanted.fetch_offset, max_bytes)
             raise
         self._total_bytes += part.length
+        if self._replica is not None and not self._is_noted:
+            partition.follower_fetched(
+                self._replica.id, self._replica.broker_epoch, wanted.fetch_offset, wanted.log_start_offset
+            )
         return self._answer(partition, wanted.index, records, aborted)
+
+    def _limit_of(self, partition: Partition) -> int:
+        """Up to where this reader may see."""
+        if self._replica is not None:
+            return partition.log.next_offset
+        return partition.last_stable_offset if self._is_committed_only else partition.high_watermark
 
     def _take(self, part: Slice, inline_left: int) -> memoryview | Slice:
         assert part.file is not None
@@ -217,7 +231,8 @@ class Fetch:
         missing_bytes = self._min_bytes - self._total_bytes
         if self._is_committed_only and any(p.last_stable_offset < p.high_watermark for p in self._partitions):
             missing_bytes = 1  # a marker of a few bytes may make all that lies before it readable
-        places = [partition.watchers for partition in self._partitions]
+        is_reader = self._replica is None
+        places = [p.watchers if is_reader else p.end_watchers for p in self._partitions]
         poll = LongPoll(partial(self._complete, slot), deadline_s, missing_bytes, places)
         slot.on_cancel = partial(broker.long_polls.cancel, poll)
         broker.long_polls.park(poll)
@@ -330,7 +345,16 @@ def _refused(
     )  # fmt: skip
 
 
-def _replica_of(request: Any) -> int:
-    """The broker id of a follower, or a negative number for a consumer (KIP-903 moved the field in v15)."""
+class Replica(NamedTuple):
+    """A follower that fetches, and the life of its broker (KIP-903)."""
+
+    id: int
+    broker_epoch: int
+
+
+def _replica_of(request: Any) -> Replica | None:
+    """Which follower asks; None for a consumer. v15: KIP-903 moved the field, and added the broker epoch."""
     state = getattr(request, "replica_state", None)
-    return int(state.replica_id if state is not None else request.replica_id)
+    if state is None:
+        return Replica(request.replica_id, -1) if request.replica_id >= 0 else None
+    return Replica(state.replica_id, state.replica_epoch) if state.replica_id >= 0 else None

@@ -1,0 +1,158 @@
+"""Appending what a leader has sent: batches with their offsets and epochs, as they are, in few writes.
+
+A part of `log.Log`. Each batch is checked (checksum, offsets that go on) before it is written; the state of producers,
+transactions and epochs is built from the batches, as at recovery, and nothing is asked of the leader. Runs of batches
+that go to one segment are written with one call. Kafka's `UnifiedLog.appendAsFollower`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from moldau.base.errors import ErrorCode, KafkaError
+from moldau.log.flush import Flusher
+from moldau.log.rolling import Rolling
+from moldau.log.segment import RELATIVE_OFFSET_MAX, Segment
+from moldau.records.batch import (
+    CONTROL,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_AND_BEFORE_BYTES,
+    MAGIC,
+    TRANSACTIONAL,
+    crc_of,
+)
+from moldau.records.validate import HeaderFields
+
+if TYPE_CHECKING:
+    from moldau.log.log import Log
+
+
+class BeginsEarlier(Exception):
+    """The first batch reaches back before the end of a log that is empty: it is to begin at `base_offset`."""
+
+    def __init__(self, base_offset: int) -> None:
+        super().__init__(f"a batch that begins at {base_offset}")
+        self.base_offset = base_offset
+
+
+class Fetched(NamedTuple):
+    """What became of a leader's batches."""
+
+    next_offset: int
+    flush_due: bool
+    """`flush.messages` is reached: the leader must not be told before they are on the disk."""
+
+
+class _Batch(NamedTuple):
+    start: int
+    stop: int
+    header: HeaderFields
+
+    @property
+    def last_offset(self) -> int:
+        return self.header[0] + self.header[6]
+
+
+class Following:
+    def __init__(self, log: Log, flusher: Flusher, rolling: Rolling) -> None:
+        self._log = log
+        self._flusher = flusher
+        self._rolling = rolling
+
+    def append(self, buffer: memoryview, now_ms: int) -> Fetched:
+        """Append whole batches; a part of one at the end is left out. KafkaError (corrupt_message): nothing was
+        appended from the bad batch on, OSError: from some batch on."""
+        log = self._log
+        if log.failure is not None:
+            raise log.failure
+        run: list[_Batch] = []
+        run_bytes = 0
+        flush_due = False
+        bad: KafkaError | None = None
+        next_offset, position = log.next_offset, 0
+        while position + HEADER_BYTES <= len(buffer):
+            header = HEADER.unpack_from(buffer, position)
+            batch = _Batch(position, position + header[1] + LENGTH_AND_BEFORE_BYTES, header)
+            if batch.stop > len(buffer):
+                break
+            bad = self._look_at(buffer, batch, next_offset)
+            if bad is not None:
+                break
+            if self._must_roll(batch, run_bytes):
+                flush_due |= self._write(buffer, run, now_ms)
+                run, run_bytes = [], 0
+                self._rolling.segment_for(batch.stop - batch.start, batch.last_offset, header[8], now_ms)
+            run.append(batch)
+            run_bytes += batch.stop - batch.start
+            next_offset, position = batch.last_offset + 1, batch.stop
+        flush_due |= self._write(buffer, run, now_ms)
+        if bad is not None:
+            raise bad
+        return Fetched(log.next_offset, flush_due)
+
+    def _look_at(self, buffer: memoryview, batch: _Batch, next_offset: int) -> KafkaError | None:
+        """Why a batch cannot be what the leader has at this place."""
+        header, log = batch.header, self._log
+        if header[3] != MAGIC or header[1] < HEADER_BYTES - LENGTH_AND_BEFORE_BYTES or header[6] < 0:
+            return self._corrupt(batch, "is malformed")
+        if crc_of(buffer, batch.start, batch.stop) != header[4]:
+            return self._corrupt(batch, "has a wrong checksum")
+        if header[0] < next_offset:
+            is_empty = log.next_offset == next_offset and log.size_bytes() == 0
+            if is_empty and batch.last_offset >= next_offset:
+                raise BeginsEarlier(header[0])
+            return self._corrupt(batch, f"comes where {next_offset} is next")
+        return None
+
+    def _corrupt(self, batch: _Batch, what: str) -> KafkaError:
+        place = self._log.topic_partition
+        return KafkaError(
+            ErrorCode.corrupt_message, f"the leader's batch {batch.header[0]} of {place} {what}"
+        )
+
+    def _must_roll(self, batch: _Batch, run_bytes: int) -> bool:
+        """Whether the segment may have to be another for it. (Asked again, with the run written.)"""
+        segment = self._log.segments.active
+        return (
+            segment.size + run_bytes + batch.stop - batch.start > self._log.config.segment_bytes
+            or batch.header[8] > segment.roll_at
+            or segment.full
+            or batch.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+        )
+
+    def _write(self, buffer: memoryview, run: list[_Batch], now_ms: int) -> bool:
+        """Write batches that lie one behind the other with one call, then count them in."""
+        if not run:
+            return False
+        log = self._log
+        segment = log.segments.active
+        try:
+            if segment.size == 0:
+                self._flusher.queue_folder_sync()
+            segment.write(buffer[run[0].start : run[-1].stop])
+        except OSError as error:
+            log.note_error(error)
+            raise
+        due = False
+        for batch in run:
+            due |= self._count_in(buffer, batch, segment)
+        return due
+
+    def _count_in(self, buffer: memoryview, batch: _Batch, segment: Segment) -> bool:
+        log, header, last_offset = self._log, batch.header, batch.last_offset
+        segment.append(
+            None, batch.stop - batch.start, last_offset, header[8], log.config.index_interval_bytes
+        )
+        log.next_offset = last_offset + 1
+        if header[2] != log.epochs.latest:
+            log.assign_epoch(header[2], header[0])
+        if header[9] >= 0:
+            if header[5] & CONTROL:
+                log.producing.end(buffer[batch.start : batch.stop], header[0])
+            else:
+                log.producing.state.add(
+                    header[9], header[10], header[11], header[0], last_offset, header[8],
+                    header[5] & TRANSACTIONAL != 0,
+                )  # fmt: skip
+        return self._flusher.has_policy and self._flusher.note_appended(header[12])

@@ -39,7 +39,8 @@ class BeginsEarlier(Exception):
 class Fetched(NamedTuple):
     """What became of a leader's batches."""
 
-    next_offset: int
+    taken_bytes: int
+    """Up to where the buffer is done with: all of it but a part of a batch, or as many batches as were asked for."""
     flush_due: bool
     """`flush.messages` is reached: the leader must not be told before they are on the disk."""
 
@@ -60,9 +61,9 @@ class Following:
         self._flusher = flusher
         self._rolling = rolling
 
-    def append(self, buffer: memoryview, now_ms: int) -> Fetched:
-        """Append whole batches; a part of one at the end is left out. KafkaError (corrupt_message): nothing was
-        appended from the bad batch on, OSError: from some batch on."""
+    def append(self, buffer: memoryview, now_ms: int, batches_max: int) -> Fetched:
+        """Append whole batches, so many at most. KafkaError (corrupt_message): nothing was appended from the bad
+        batch on, OSError: from some batch on."""
         log = self._log
         if log.failure is not None:
             raise log.failure
@@ -71,7 +72,9 @@ class Following:
         flush_due = False
         bad: KafkaError | None = None
         next_offset, position = log.next_offset, 0
-        while position + HEADER_BYTES <= len(buffer):
+        for _ in range(batches_max):
+            if position + HEADER_BYTES > len(buffer):
+                break
             header = HEADER.unpack_from(buffer, position)
             batch = _Batch(position, position + header[1] + LENGTH_AND_BEFORE_BYTES, header)
             if batch.stop > len(buffer):
@@ -89,7 +92,7 @@ class Following:
         flush_due |= self._write(buffer, run, now_ms)
         if bad is not None:
             raise bad
-        return Fetched(log.next_offset, flush_due)
+        return Fetched(position, flush_due)
 
     def _look_at(self, buffer: memoryview, batch: _Batch, next_offset: int) -> KafkaError | None:
         """Why a batch cannot be what the leader has at this place."""

@@ -232,9 +232,9 @@ class Log:
             (_NO_ERROR, base_offset, last_offset, append_time_ms, start_offset, None, (), False, flush_due),
         )
 
-    def append_fetched(self, buffer: memoryview, now_ms: int) -> Fetched:
+    def append_fetched(self, buffer: memoryview, now_ms: int, batches_max: int = 2**31) -> Fetched:
         """Append a leader's batches as its follower (see `following`)."""
-        return Following(self, self._flusher, self._rolling).append(buffer, now_ms)
+        return Following(self, self._flusher, self._rolling).append(buffer, now_ms, batches_max)
 
     def wants_recompression(self, buffer: memoryview, start: int, stop: int) -> bool:
         """Whether a batch should go through `recompressed` first: it is not small, and not in the topic's codec."""

@@ -31,7 +31,9 @@ async def test_what_was_fetched_is_the_leaders_log_byte_for_byte() -> None:
     here, leader, there, follower = await pair()
     for number in range(20):
         append(leader, batch(b"%d" % number, b"x" * number), epoch=3 + number // 7)
-    assert follower.append_fetched(fetched(stored(here, leader)), NOW_MS) == (40, False)
+    data = stored(here, leader)
+    assert follower.append_fetched(fetched(data), NOW_MS) == (len(data), False)
+    assert follower.next_offset == 40
     assert stored(there, follower) == stored(here, leader)
     assert follower.epochs.entries == leader.epochs.entries
 
@@ -60,7 +62,8 @@ async def test_a_part_of_a_batch_at_the_end_is_left_out() -> None:
     here, leader, _, follower = await pair()
     append(leader, batch(b"a"))
     append(leader, batch(b"b"))
-    assert follower.append_fetched(fetched(stored(here, leader)[:-1]), NOW_MS).next_offset == 1
+    follower.append_fetched(fetched(stored(here, leader)[:-1]), NOW_MS)
+    assert follower.next_offset == 1
 
 
 @pytest.mark.parametrize("damage", ["a bit", "an offset that was there"])
@@ -133,3 +136,16 @@ async def test_a_flush_policy_holds_for_followers_too() -> None:
     here, leader, _, follower = await pair(flush_messages="1")
     append(leader, batch(b"a"))
     assert follower.append_fetched(fetched(stored(here, leader)), NOW_MS).flush_due
+
+
+async def test_a_long_answer_can_be_taken_in_parts() -> None:
+    """So that a turn of the loop stays short."""
+    here, leader, there, follower = await pair()
+    for number in range(50):
+        append(leader, batch(b"%d" % number))
+    data = fetched(stored(here, leader))
+    turns = 0
+    while data:
+        data = data[follower.append_fetched(data, NOW_MS, batches_max=20).taken_bytes :]
+        turns += 1
+    assert turns == 3 and stored(there, follower) == stored(here, leader)

@@ -5,8 +5,9 @@ Guarantees:
   connection, since answers come in order; so do answers that nobody waits for, of the wrong id, or malformed ones.
 - What is held is bounded (`base.limits`, PEER_*): requests in flight, bytes that the peer has not taken, the answer
   being received. Past the bounds `send` refuses and `ask` waits. A length is checked before anything is allocated.
-- An answer of any size is received into one buffer of its own, without copies but for its first bytes; `ask_raw` gives
-  that buffer as it is, and it is free again when the caller lets go of it.
+- A large answer is received into one buffer of its own, without copies but for its first bytes; `ask_raw` gives that
+  buffer as it is. Who gives it back (`give_back`) spares the next answer the page faults of a new one, which cost as
+  much as receiving; who forgets to loses only that.
 - An answered request leaves nothing behind that refers to itself in a circle (see `broker.parked`).
 
 It leaves out connecting again, and which version to speak (`peers.peer`).
@@ -42,6 +43,10 @@ TIMER_GRAIN_S = 0.001
 """Event loops call back up to a millisecond too early."""
 RECEIVES_PER_TURN_MAX = 16
 """A peer that sends faster than this side receives does not keep the loop from the others."""
+SPARE_TIMES_MAX = 4
+SPARE_UNUSED_MAX = 8
+"""A buffer that was given back is kept for answers of at least a quarter of its size, and let go after so many small
+ones in a row: a follower that has caught up holds nothing."""
 ANSWER_BYTES_MIN = 4  # the correlation id
 NO_TIMER_S = float("inf")
 CORRELATION_ID_MAX = 2**31 - 1
@@ -75,6 +80,8 @@ class PeerConnection:
         "_next_id",
         "_queue",
         "_queued_bytes",
+        "_spare",
+        "_spare_unused",
         "_stream",
         "_tasks",
         "_timer",
@@ -113,6 +120,8 @@ class PeerConnection:
         self._frame: memoryview | None = None  # an answer of which the first `_filled` bytes are there
         self._frame_bytes = 0  # how long it will be; 0 while its length is not there
         self._filled = 0
+        self._spare: bytearray | None = None  # given back
+        self._spare_unused = 0  # answers since one needed it
         self._timer: Timer | None = None
         self._timer_s = NO_TIMER_S
         stream.watch_readable(self._on_readable)
@@ -171,6 +180,20 @@ class PeerConnection:
             timeout_s -= await self._room(timeout_s)
         answer: memoryview = await self._request(api_key, version, body, timeout_s, True)
         return answer
+
+    def give_back(self, answer: memoryview) -> None:
+        """The caller of `ask_raw` is done with an answer, and has no other view of it: the next may use its buffer."""
+        buffer = answer.obj
+        answer.release()
+        if isinstance(buffer, bytearray) and len(buffer) > PEER_RECEIVE_BYTES:
+            try:
+                buffer.append(
+                    buffer.pop()
+                )  # not while there is a view of it: who says he is done may be wrong
+            except BufferError:
+                return
+            if not self.is_closed and len(buffer) <= PEER_FRAME_BYTES_AT_ONCE:
+                self._spare = buffer
 
     def send_only(self, api_key: int, version: int, message: object) -> None:
         """Send a request that gets no answer (acks=0). Busy where there is no room."""
@@ -312,10 +335,13 @@ class PeerConnection:
         """Receive until nothing is there: libuv tells only once of a reset that comes together with data."""
         try:
             for _ in range(RECEIVES_PER_TURN_MAX):
-                if not (self._receive_into_frame() if self._frame_bytes else self._receive_frames()):
+                was_large = self._frame_bytes > 0
+                if not (self._receive_into_frame() if was_large else self._receive_frames()):
                     self._end(Disconnected, "the peer closed the connection")
                 if self.is_closed:
                     return
+                if was_large and not self._frame_bytes:
+                    break  # its buffer may be given back before the next one is needed
             self._tasks.call_soon(self._read_on)
         except (BlockingIOError, InterruptedError):
             pass
@@ -352,14 +378,25 @@ class PeerConnection:
             self._on_frame(view[start : start + size])
             if self.is_closed:
                 return received
+            self._spare_unused += 1
             position = start + size
+        if self._spare_unused > SPARE_UNUSED_MAX:
+            self._spare = None
         self._filled = filled - position
         self._frame = view[position:filled] if self._filled else None
         return received
 
     def _begin_frame(self, size: int, beginning: memoryview) -> None:
+        buffer = self._spare
+        if buffer is None or len(buffer) > size * SPARE_TIMES_MAX:
+            self._spare_unused += 1
+            buffer = bytearray(min(size, PEER_FRAME_BYTES_AT_ONCE))
+        else:
+            self._spare, self._spare_unused = None, 0
+            if len(buffer) < size:
+                buffer = bytearray(min(size, PEER_FRAME_BYTES_AT_ONCE))
         self._frame_bytes = size
-        self._frame = memoryview(bytearray(min(size, PEER_FRAME_BYTES_AT_ONCE)))
+        self._frame = memoryview(buffer)[:size]
         self._filled = len(beginning)
         self._frame[: self._filled] = beginning
 
@@ -390,7 +427,10 @@ class PeerConnection:
         if answer.done():  # nobody waits for it any more
             self._awaited.popleft()
             return
-        result = frame[position:] if is_raw else decode_response(api_key, version, frame, position)
+        if is_raw:
+            result: object = frame[position:]
+        else:
+            result = decode_response(api_key, version, frame, position)
         self._awaited.popleft()
         answer.set_result(result)
 
@@ -402,7 +442,7 @@ class PeerConnection:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._frame = None
+        self._frame = self._spare = None
         self._frame_bytes = self._filled = 0
         self._queue.clear()
         self._queued_bytes = 0

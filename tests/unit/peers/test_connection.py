@@ -10,7 +10,7 @@ import pytest
 
 from contract.conftest import Engine, SimEngine
 from moldau.base.limits import PEER_BYTES_QUEUED_MAX, PEER_FRAME_BYTES_AT_ONCE, PEER_REQUESTS_IN_FLIGHT_MAX
-from moldau.peers.connection import PeerConnection
+from moldau.peers.connection import SPARE_UNUSED_MAX, PeerConnection
 from moldau.peers.errors import BadAnswer, Busy, Disconnected, TimedOut
 from moldau.runtime.ports import Runtime
 from moldau.wire.frames import SIZE, response_frame
@@ -334,6 +334,50 @@ def test_large_answers_take_the_memory_of_one_at_a_time() -> None:
     engine = SimEngine(1)
     engine.run(main)
     engine.world.close()
+
+
+def test_a_buffer_that_is_given_back_serves_the_next_large_answer(engine: Engine) -> None:
+    async def main(runtime: Runtime) -> None:
+        broker = Broker(runtime, echoing)
+        connection = await broker.connect()
+
+        async def asked(size: int) -> object:
+            answer = await connection.ask_raw(RAW, RAW_VERSION, PATTERN[:size])
+            assert bytes(answer) == PATTERN[:size]
+            buffer = answer.obj
+            connection.give_back(answer)
+            return buffer
+
+        first = await asked(900_000)
+        assert await asked(300_000) is first
+        assert await asked(900_000) is first
+        assert await asked(10) is not first
+        assert await asked(400_000) is first
+        assert await asked(901_000) is not first, "it is too short"
+        assert await asked(200_000) is not first, "and this one is too long to be kept for so little"
+        kept = await asked(300_000)
+        for _ in range(SPARE_UNUSED_MAX + 1):
+            await asked(10)
+        assert await asked(300_000) is not kept
+        connection.close()
+        broker.close()
+
+    engine.run(main)
+
+
+def test_a_buffer_that_somebody_still_looks_at_is_not_used_again(engine: Engine) -> None:
+    async def main(runtime: Runtime) -> None:
+        broker = Broker(runtime, echoing)
+        connection = await broker.connect()
+        answer = await connection.ask_raw(RAW, RAW_VERSION, PATTERN)
+        records = answer[10:2000]
+        connection.give_back(answer)
+        await connection.ask_raw(RAW, RAW_VERSION, bytes(len(PATTERN)))
+        assert records == PATTERN[10:2000]
+        connection.close()
+        broker.close()
+
+    engine.run(main)
 
 
 def test_answered_and_failed_requests_leave_no_garbage(engine: Engine) -> None:

@@ -43,3 +43,22 @@ COLD_READ_RETRIES_MAX = 8
 """Times that a fetch warms its pages and finds them evicted again before it answers with what it has."""
 
 TOPIC_NAME_LENGTH_MAX = 249
+
+PEER_REQUESTS_IN_FLIGHT_MAX = 8192
+PEER_BYTES_QUEUED_MAX = 4 * 1024 * 1024
+"""Requests to one peer that are not answered, and bytes of them that it has not taken yet; past either, callers wait.
+One request may be larger, when nothing else is queued."""
+
+PEER_CALLERS_WAITING_MAX = 1024
+"""Callers that wait for room on a connection, or for a connection; further ones are refused at once."""
+
+PEER_RECEIVE_BYTES = 16 * 1024
+PEER_FRAME_BYTES_AT_ONCE = 16 * 1024 * 1024
+"""What is received before an answer's length is known; and how large an answer's buffer is made on the word of its
+length. A longer one grows as it arrives."""
+
+PEER_ANSWER_BYTES_MAX = 256 * 1024 * 1024
+"""The longest answer that is received: a follower's fetch may hold one batch of any size allowed beside the rest."""
+
+PEERS_MAX = 1024
+"""Connections to other brokers, by broker and purpose."""

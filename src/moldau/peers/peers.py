@@ -1,0 +1,70 @@
+"""The other brokers, by id and lane: a peer is made when it is first asked for, and closed when its broker is gone.
+
+A broker answers the requests of one connection in order, so that a long poll holds up all that comes behind it. What
+waits and what must not wait therefore have connections of their own: a lane is the name of such a line ("fetcher 0",
+"markers"). Addresses come from the cluster image by way of a callable; who follows the image calls `refresh` after a
+change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from moldau.base.limits import PEERS_MAX
+from moldau.peers.errors import Busy, Disconnected
+from moldau.peers.peer import Peer
+from moldau.runtime.ports import Address, Runtime
+
+AddressOf = Callable[[int], Address | None]
+
+
+class Peers:
+    def __init__(
+        self, runtime: Runtime, client_id: str, address_of: AddressOf, *, peers_max: int = PEERS_MAX
+    ) -> None:
+        self._runtime = runtime
+        self._client_id = client_id
+        self._address_of = address_of
+        self._peers_max = peers_max
+        self._peers: dict[tuple[int, str], Peer] = {}  # the one that was asked for last is the last
+
+    def __len__(self) -> int:
+        return len(self._peers)
+
+    def peer(self, broker_id: int, lane: str = "") -> Peer:
+        """Disconnected where no such broker is known; Busy where there are too many, all of them in use."""
+        key = (broker_id, lane)
+        peer = self._peers.pop(key, None)
+        if peer is None:
+            address = self._address_of(broker_id)
+            if address is None:
+                raise Disconnected(f"broker {broker_id} is not known")
+            if len(self._peers) >= self._peers_max:
+                self._make_room()
+            name = f"{self._client_id} {lane}" if lane else self._client_id
+            peer = Peer(self._runtime, address, name)
+        self._peers[key] = peer
+        return peer
+
+    def refresh(self) -> None:
+        """Close the peers of brokers that are gone, and follow those that have moved."""
+        for key, peer in list(self._peers.items()):
+            address = self._address_of(key[0])
+            if address is None:
+                del self._peers[key]
+                peer.close(f"broker {key[0]} has left the cluster")
+            else:
+                peer.on_address_changed(address)
+
+    def close(self) -> None:
+        for peer in self._peers.values():
+            peer.close("this broker stops")
+        self._peers.clear()
+
+    def _make_room(self) -> None:
+        for key, peer in self._peers.items():
+            if peer.is_idle:
+                del self._peers[key]
+                peer.close("it was not used")
+                return
+        raise Busy(f"{len(self._peers)} connections to other brokers are in use")

@@ -69,9 +69,10 @@ Answer = bytes | list[Any]
 
 
 class Slot:
-    """The place of an answer that is not there yet. `on_cancel` is called when the client goes away before it is."""
+    """The place of an answer that is not there yet. `on_cancel` is called when the client goes away before it is,
+    `hurry` when another request of the client waits behind it."""
 
-    __slots__ = ("_connection", "answer", "is_filled", "is_produce", "on_cancel")
+    __slots__ = ("_connection", "answer", "hurry", "is_filled", "is_produce", "on_cancel")
 
     def __init__(self, connection: Connection, is_produce: bool) -> None:
         self._connection = connection
@@ -79,12 +80,13 @@ class Slot:
         self.answer: Answer | None = None
         self.is_filled = False
         self.on_cancel: Callable[[], object] | None = None
+        self.hurry: Callable[[], object] | None = None
 
     def fill(self, answer: Answer | None) -> None:
         """Give the answer, or None where the request gets none (acks=0). A closed connection takes no notice."""
         self.answer = answer
         self.is_filled = True
-        self.on_cancel = None
+        self.on_cancel = self.hurry = None
         self._connection.on_slot_filled()
 
     def abandon(self, reason: str) -> None:
@@ -219,6 +221,8 @@ class Connection:
                 stop = start + size
                 if self._slots and not self._may_overtake(view, start):
                     self._is_in_line = True
+                    if self._slots[-1].hurry is not None:
+                        self._hurry(self._slots[-1])
                 if stop > filled or self._is_held_back():
                     break
                 answer = dispatch(self, view[start:stop])
@@ -298,6 +302,11 @@ class Connection:
         """Whether a request may be served though an earlier one is not answered yet: a produce behind produces."""
         is_produce = view[start : start + 2] == PRODUCE_KEY
         return is_produce and all(slot.is_produce for slot in self._slots)
+
+    def _hurry(self, slot: Slot) -> None:
+        assert slot.hurry is not None
+        self._server.tasks.call_soon(slot.hurry)
+        slot.hurry = None
 
     def _is_held_back(self) -> bool:
         if self._held_bytes <= OUTPUT_BYTES_HELD_MAX and not self._slots and not self._queue:

@@ -75,6 +75,10 @@ class LongPolls:
         """Its client is gone."""
         self._finish(poll)
 
+    def hurry(self, poll: LongPoll) -> None:
+        """Its client has more to ask: answer with what there is."""
+        self._complete(poll)
+
     def on_growth(self, watchers: Watchers, added_bytes: int) -> None:
         """There is more to read: note who has waited long enough, answer them in a later turn."""
         for poll in watchers:

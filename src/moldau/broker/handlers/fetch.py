@@ -235,6 +235,8 @@ class Fetch:
         places = [p.watchers if is_reader else p.end_watchers for p in self._partitions]
         poll = LongPoll(partial(self._complete, slot), deadline_s, missing_bytes, places)
         slot.on_cancel = partial(broker.long_polls.cancel, poll)
+        if not is_reader:
+            slot.hurry = partial(broker.long_polls.hurry, poll)
         broker.long_polls.park(poll)
 
     def _complete(self, slot: Slot, poll: LongPoll) -> None:

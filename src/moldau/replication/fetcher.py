@@ -1,0 +1,395 @@
+"""The driver of followers: fetches all partitions that one leader leads for us, and appends what comes (R2).
+
+One connection and one fetch session for all of them. A request names only what has changed since the last one, so that
+thousands of idle partitions cost nothing. A fetch waits at the leader for data; when something is new meanwhile (a
+partition to follow, a log that was cut off) the next request is sent at once, and the leader answers the one that waits
+(`Slot.hurry`). What an answer asks for is decided in `follower`, which is pure.
+
+A partition that is cut off, or begins anew, is left out of the fetches until that is done, and is given up (`forget`)
+only then: nobody leads a log that is being cut off. Kafka's `ReplicaFetcherThread`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+
+from moldau.base.errors import ErrorCode, KafkaError
+from moldau.log.following import BeginsEarlier
+from moldau.log.log import Log
+from moldau.peers.connection import PeerConnection
+from moldau.peers.errors import Busy, Disconnected
+from moldau.peers.peer import Peer
+from moldau.replication.follower import Next, Step, after_answer, after_bounds, fetch_position
+from moldau.replication.leader_bounds import leader_bounds
+from moldau.replication.partition import Partition
+from moldau.runtime.ports import Runtime
+from moldau.wire.frames import WireError
+from moldau.wire.replica_fetch import (
+    REPLICA_FETCH_MAX_VERSION,
+    ReplicaFetched,
+    ReplicaFetchResponse,
+    WantedPartition,
+    pack_replica_fetch,
+    parse_fetch_response,
+)
+
+log = logging.getLogger(__name__)
+
+FETCH = 1
+BATCHES_PER_TURN = 400
+"""Batches appended before others get their turn of the loop: a few milliseconds."""
+BACKOFF_MIN_S = 0.01
+"""The first pause after an error: a new leader may hear of its election a moment after its followers."""
+SESSION_ERRORS = frozenset(
+    {
+        ErrorCode.fetch_session_id_not_found,
+        ErrorCode.invalid_fetch_session_epoch,
+        ErrorCode.fetch_session_topic_id_error,
+    }
+)
+Key = tuple[bytes, int]
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherSettings:
+    max_wait_ms: int = 500
+    min_bytes: int = 1
+    max_bytes: int = 10 * 1024 * 1024
+    partition_max_bytes: int = 1024 * 1024
+    backoff_max_s: float = 1.0
+    timeout_s: float = 30.0
+
+
+class Followed:
+    """A partition that this broker follows, in one leader epoch."""
+
+    __slots__ = ("backoff_s", "busy", "leader_epoch", "partition")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.busy: asyncio.Future[None] | None = None
+        """While its log is being changed: done when that is over."""
+        self.backoff_s = 0.0
+
+    @property
+    def key(self) -> Key:
+        return self.partition.topic_id_bytes, self.partition.topic_partition.partition
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it is still to be followed as it was when the request was sent."""
+        partition = self.partition
+        return partition.leader_epoch == self.leader_epoch and partition.leader is None
+
+
+class Fetcher:
+    def __init__(
+        self,
+        runtime: Runtime,
+        peer: Peer,
+        node_id: int,
+        broker_epoch: Callable[[], int],
+        checkpoint: Callable[[Log], Awaitable[None]],
+        settings: FetcherSettings,
+    ) -> None:
+        """`checkpoint`: `LogManager.write_checkpoints_of`."""
+        self._tasks = runtime.tasks
+        self._clock = runtime.clock
+        self._peer = peer
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._checkpoint = checkpoint
+        self._settings = settings
+        self._followed: dict[Key, Followed] = {}
+        self._session_id = self._session_epoch = 0
+        self._in_session: dict[Key, None] = {}
+        self._to_ask: dict[Key, None] = {}
+        """Partitions whose place in the leader's session is not what they need now."""
+        self._to_leave: dict[Key, None] = {}
+        self._wake: asyncio.Future[None] | None = None
+        self._is_closed = False
+        self.fetched_bytes = 0
+        self._running = self._tasks.spawn(self._run(), name=f"fetcher of {peer}")
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    # What is followed
+
+    def follow(self, partition: Partition) -> None:
+        """Fetch it from now on; again, where it has a new leader epoch."""
+        followed = Followed(partition)
+        before = self._followed.get(followed.key)
+        if before is not None and before.busy is not None:
+            followed.busy = before.busy
+        self._followed[followed.key] = followed
+        self._ask(followed)
+
+    async def forget(self, partition: Partition) -> None:
+        """Fetch it no more. When this returns nothing of a leader's will be written to its log."""
+        key = (partition.topic_id_bytes, partition.topic_partition.partition)
+        followed = self._followed.pop(key, None)
+        self._leave(key)
+        if followed is not None and followed.busy is not None:
+            await asyncio.shield(followed.busy)
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._running.cancel()
+
+    def _ask(self, followed: Followed) -> None:
+        """Its place is to be told to the leader with the next request."""
+        if followed.busy is None:
+            self._to_leave.pop(followed.key, None)
+            self._to_ask[followed.key] = None
+            self._awake()
+
+    def _leave(self, key: Key) -> None:
+        self._to_ask.pop(key, None)
+        if key in self._in_session:
+            self._to_leave[key] = None
+
+    def _awake(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    # Fetching
+
+    async def _run(self) -> None:
+        while not self._is_closed:
+            if not self._to_ask and not self._in_session:
+                await self._until_new()
+                continue
+            try:
+                await self._fetch_on(await self._peer.connection(self._settings.timeout_s, waits=True))
+            except (Disconnected, Busy, WireError) as error:
+                log.debug("fetching from %s: %s", self._peer, error)
+                self._begin_session_anew()
+                await self._tasks.sleep(BACKOFF_MIN_S)
+
+    async def _until_new(self, answer: asyncio.Future[memoryview] | None = None) -> None:
+        """Wait until something is to be asked, or an answer is there."""
+        self._wake = wake = asyncio.get_running_loop().create_future()
+        if answer is not None:
+            answer.add_done_callback(lambda _: self._awake())
+        if self._to_ask or (answer is not None and answer.done()):
+            wake.set_result(None)
+        try:
+            await wake
+        finally:
+            self._wake = None
+
+    async def _fetch_on(self, connection: PeerConnection) -> None:
+        """Fetch over one connection, in one session, until there is nothing to fetch or it ends."""
+        self._begin_session_anew()
+        answer = self._send(connection, max_wait_ms=0)
+        while True:
+            following: asyncio.Future[memoryview] | None = None
+            if self._session_id:
+                await self._until_new(answer)
+                if (
+                    not answer.done()
+                ):  # the leader hurries with the answer when another request comes behind it
+                    following = self._send(connection)
+            frame = await answer
+            try:
+                await self._take(frame)
+            finally:
+                connection.give_back(frame)
+            if following is None:
+                if not self._to_ask and not self._in_session:
+                    return
+                if not self._session_id:  # no room for one there: everything is asked for each time
+                    self._begin_session_anew()
+                following = self._send(connection)
+            answer = following
+
+    def _begin_session_anew(self) -> None:
+        self._session_id = self._session_epoch = 0
+        self._in_session.clear()
+        self._to_leave.clear()
+        self._to_ask = {key: None for key, followed in self._followed.items() if followed.busy is None}
+
+    def _send(
+        self, connection: PeerConnection, *, max_wait_ms: int | None = None
+    ) -> asyncio.Future[memoryview]:
+        version = self._peer.version_of(FETCH, REPLICA_FETCH_MAX_VERSION)
+        topics: dict[bytes, list[WantedPartition]] = {}
+        for key in self._to_ask:
+            topics.setdefault(key[0], []).append(self._wanted(self._followed[key]))
+        forgotten: dict[bytes, list[int]] = {}
+        for topic_id, index in self._to_leave:
+            forgotten.setdefault(topic_id, []).append(index)
+            del self._in_session[topic_id, index]
+        self._in_session |= self._to_ask
+        body = pack_replica_fetch(
+            version,
+            self._node_id,
+            self._broker_epoch(),
+            max_wait_ms=self._settings.max_wait_ms if max_wait_ms is None else max_wait_ms,
+            min_bytes=self._settings.min_bytes,
+            max_bytes=self._settings.max_bytes,
+            session_id=self._session_id,
+            session_epoch=self._session_epoch,
+            topics=list(topics.items()),
+            forgotten=list(forgotten.items()),
+        )
+        self._to_ask, self._to_leave = {}, {}
+        if self._session_id:
+            self._session_epoch = self._session_epoch % (2**31 - 1) + 1
+        return connection.send_raw(FETCH, version, body, self._settings.timeout_s)
+
+    def _wanted(self, followed: Followed) -> WantedPartition:
+        partition = followed.partition
+        position = fetch_position(partition.log.epochs, partition.log.next_offset)
+        return WantedPartition(
+            partition.topic_partition.partition,
+            followed.leader_epoch,
+            position.offset,
+            position.last_fetched_epoch,
+            partition.log.log_start_offset,
+            self._settings.partition_max_bytes,
+        )
+
+    # Taking what comes
+
+    async def _take(self, frame: memoryview) -> None:
+        version = self._peer.version_of(FETCH, REPLICA_FETCH_MAX_VERSION)
+        response: ReplicaFetchResponse = parse_fetch_response(frame, 0, version)
+        error = ErrorCode(response.error_code)
+        if error in SESSION_ERRORS:
+            self._begin_session_anew()
+            return
+        if error:
+            raise Disconnected(f"the leader answers {error.name}")
+        if not self._session_epoch:
+            self._session_id = response.session_id
+            self._session_epoch = 1 if response.session_id else 0
+        unflushed: list[Log] = []
+        for fetched in response.partitions:
+            followed = self._followed.get((fetched.topic_id, fetched.index))
+            if followed is not None and followed.busy is None and followed.is_current:
+                await self._act(followed, fetched, frame, unflushed)
+        for flushed in unflushed:
+            try:
+                await flushed.flush()
+            except OSError as failure:  # the log has failed, and its partition is offline
+                log.debug("%s cannot be flushed: %s", flushed.topic_partition, failure)
+
+    async def _act(
+        self, followed: Followed, fetched: ReplicaFetched, frame: memoryview, unflushed: list[Log]
+    ) -> None:
+        partition = followed.partition
+        step = after_answer(
+            ErrorCode(fetched.error_code),
+            has_records=fetched.records_stop > fetched.records_start,
+            diverging=fetched.diverging_epoch,
+            epochs=partition.log.epochs,
+            next_offset=partition.log.next_offset,
+            high_watermark=partition.high_watermark,
+        )
+        if step.next is Next.WAIT:
+            self._pause(followed, ErrorCode(fetched.error_code).name)
+            return
+        if step.next in (Next.TRUNCATE, Next.ASK_BOUNDS):
+            self._change_log(followed, step)
+            return
+        if step.next is Next.APPEND:
+            records = frame[fetched.records_start : fetched.records_stop]
+            try:
+                if not await self._append(followed, records, unflushed):
+                    return
+            finally:
+                records.release()
+        followed.backoff_s = 0.0
+        partition.follow(fetched.high_watermark)
+        start_offset = min(fetched.log_start_offset, partition.high_watermark)
+        if start_offset > partition.log.log_start_offset:
+            partition.log.delete_records_before(start_offset)
+            self._ask(followed)
+
+    async def _append(self, followed: Followed, records: memoryview, unflushed: list[Log]) -> bool:
+        """Whether it was appended, and the partition is still followed."""
+        partition = followed.partition
+        self.fetched_bytes += len(records)
+        position = 0
+        try:
+            while True:
+                taken_bytes, flush_due = partition.log.append_fetched(
+                    records[position:], self._clock.wall_ms(), BATCHES_PER_TURN
+                )
+                position += taken_bytes
+                if flush_due and partition.log not in unflushed:
+                    unflushed.append(partition.log)
+                if not taken_bytes or position == len(records):
+                    break
+                await self._tasks.sleep(0)
+                if not followed.is_current or self._followed.get(followed.key) is not followed:
+                    return False
+        except BeginsEarlier as early:
+            self._change_log(followed, Step(Next.START_OVER, early.base_offset))
+            return False
+        except KafkaError as error:
+            log.error("%s", error)
+            self._pause(followed, error.code.name)
+            return False
+        except OSError as error:
+            log.debug("cannot append to %s: %s", partition.topic_partition, error)
+            self._pause(followed, "a disk error")
+            return False
+        self._ask(followed)
+        return True
+
+    # Pauses, and changes of the log
+
+    def _pause(self, followed: Followed, why: str) -> None:
+        """Ask again after a while; the first time, soon."""
+        followed.backoff_s = min(max(BACKOFF_MIN_S, 2 * followed.backoff_s), self._settings.backoff_max_s)
+        if followed.backoff_s >= self._settings.backoff_max_s:
+            log.info("%s cannot be fetched from %s: %s", followed.partition.topic_partition, self._peer, why)
+        self._leave(followed.key)
+        self._tasks.call_later(followed.backoff_s, self._resume, followed)
+
+    def _resume(self, followed: Followed) -> None:
+        if self._followed.get(followed.key) is followed and not self._is_closed:
+            self._ask(followed)
+
+    def _change_log(self, followed: Followed, step: Step) -> None:
+        """Cut the log off, or begin it anew, beside the fetches of the others."""
+        self._leave(followed.key)
+        followed.busy = busy = asyncio.get_running_loop().create_future()
+        work = self._carry_out(followed, step)
+        task = self._tasks.spawn(work, name=f"truncate {followed.partition.topic_partition}")
+        task.add_done_callback(partial(self._on_changed, followed, busy))
+
+    def _on_changed(self, followed: Followed, busy: asyncio.Future[None], _task: asyncio.Task[None]) -> None:
+        if not busy.done():
+            busy.set_result(None)
+        current = self._followed.get(followed.key)
+        if current is not None and current.busy is busy:
+            current.busy = None
+            if not self._is_closed:
+                self._ask(current)
+
+    async def _carry_out(self, followed: Followed, step: Step) -> None:
+        partition = followed.partition
+        held = partition.log
+        try:
+            if step.next is Next.ASK_BOUNDS:
+                bounds = await leader_bounds(self._peer, followed.partition, self._node_id)
+                step = after_bounds(*bounds, held.next_offset)
+            if step.next is Next.TRUNCATE:
+                log.info("%s is cut off from %d to %d", held.topic_partition, held.next_offset, step.offset)
+                await held.truncate_to(step.offset, self._checkpoint)
+            elif step.next is Next.START_OVER:
+                log.info("%s begins anew at %d", held.topic_partition, step.offset)
+                await held.truncate_fully_and_start_at(step.offset, self._checkpoint)
+        except (OSError, Disconnected, Busy, KafkaError) as error:
+            log.warning("%s cannot be brought into line: %s", held.topic_partition, error)
+            await self._tasks.sleep(self._settings.backoff_max_s)
+        partition.cut_off()

@@ -74,6 +74,10 @@ class Conflict(Exception):
         self.path = path
 
 
+class Unknown(Exception):
+    """The connection was lost in mid-flight: `multi` may have been done or not."""
+
+
 class Store(Protocol):
     async def get(self, path: str) -> Entry | None: ...
 

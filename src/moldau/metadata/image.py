@@ -1,30 +1,40 @@
 """The cluster as a broker sees it: brokers, topics with their partitions, configurations.
 
-`apply` is the only mutator, and `version` rises with every record. Topics and partition states are immutable
+`apply` is the only mutator, and `version` rises with every record; `position` says up to which write of the
+controller the image is current, and is what two processes can compare. Topics and partition states are immutable
 values, so a handler that holds one keeps a consistent picture. Broken references (a record about a topic that
 is not there) break an invariant: the image would no longer be what the controller decided.
+
+`registered` has every broker, `brokers` those that are not fenced. A snapshot makes an image from nothing
+(`snapshot_of`, `image_from`); a broker's own image takes it over in one step (`become`), because others hold it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
 from moldau.base.internal_topics import INTERNAL_TOPICS
 from moldau.base.invariant import invariant
 from moldau.metadata.records import (
+    NOWHERE,
+    BrokerChanged,
     BrokerInfo,
     BrokerRegistered,
     BrokerUnregistered,
     ConfigChanged,
     ConfigResource,
     ControllerElected,
+    Delta,
     PartitionsAdded,
     PartitionsChanged,
     PartitionState,
+    Position,
+    ProducerIdsAllocated,
     Record,
     ResourceType,
+    Snapshot,
     TopicCreated,
     TopicDeleted,
 )
@@ -54,7 +64,10 @@ class ClusterImage:
         self.cluster_id = cluster_id
         self.controller_id = -1
         self.controller_epoch = 0
+        self.position: Position = NOWHERE
         self.version = 0
+        self.next_producer_id = 0
+        self.registered: dict[int, BrokerInfo] = {}
         self.brokers: dict[int, BrokerInfo] = {}
         self.topics: dict[str, Topic] = {}
         self.topic_by_id: dict[UUID, Topic] = {}
@@ -74,6 +87,11 @@ class ClusterImage:
         return sorted(resource.name for resource in self._configs if resource.type is type_)
 
     @property
+    def own_configs(self) -> Mapping[ConfigResource, Mapping[str, str]]:
+        """The settings of every resource but topics, which carry theirs."""
+        return self._configs
+
+    @property
     def broker_configs(self) -> dict[str, Mapping[str, str]]:
         """Dynamic settings by broker id as text; '' has those of all brokers."""
         broker = ResourceType.BROKER
@@ -86,6 +104,22 @@ class ClusterImage:
                 if other != name:
                     return other
         return None
+
+    def apply_delta(self, delta: Delta) -> None:
+        """The next write of the controller; one that does not follow breaks an invariant."""
+        invariant(
+            delta.sequence == self.position.sequence + 1 and delta.epoch >= self.position.epoch,
+            f"the delta {delta.position} does not follow {self.position}",
+        )
+        for record in delta.records:
+            self.apply(record)
+        self.position = delta.position
+
+    def become(self, other: ClusterImage) -> None:
+        """Take over all that another image says, in one step. The other one is not to be used any more."""
+        version = self.version + 1
+        self.__dict__.update(other.__dict__)
+        self.version = version
 
     def apply(self, record: Record) -> None:
         match record:
@@ -101,13 +135,37 @@ class ClusterImage:
             case ConfigChanged():
                 self._change_configs(record)
             case BrokerRegistered():
-                self.brokers[record.broker.id] = record.broker
+                self._put_broker(record.broker)
+            case BrokerChanged():
+                self._change_broker(record)
             case BrokerUnregistered():
+                self.registered.pop(record.broker_id, None)
                 self.brokers.pop(record.broker_id, None)
+            case ProducerIdsAllocated():
+                invariant(record.next_producer_id >= self.next_producer_id, "producer ids are given twice")
+                self.next_producer_id = record.next_producer_id
             case ControllerElected():
                 invariant(record.epoch >= self.controller_epoch, "the controller epoch went back")
                 self.controller_id, self.controller_epoch = record.broker_id, record.epoch
         self.version += 1
+
+    def _put_broker(self, broker: BrokerInfo) -> None:
+        self.registered[broker.id] = broker
+        if broker.is_fenced:
+            self.brokers.pop(broker.id, None)
+        else:
+            self.brokers[broker.id] = broker
+
+    def _change_broker(self, record: BrokerChanged) -> None:
+        broker = self.registered.get(record.broker_id)
+        invariant(
+            broker is not None and broker.epoch == record.epoch,
+            f"no broker {record.broker_id} with the epoch {record.epoch}",
+        )
+        assert broker is not None
+        self._put_broker(
+            broker._replace(is_fenced=record.is_fenced, is_shutting_down=record.is_shutting_down)
+        )
 
     def _topic(self, name: str, topic_id: UUID) -> Topic:
         topic = self.topics.get(name)
@@ -159,6 +217,31 @@ class ClusterImage:
             self._configs[resource] = record.configs
         else:
             self._configs.pop(resource, None)
+
+
+def records_of(image: ClusterImage) -> Iterator[Record]:
+    """The records that make this image from nothing."""
+    yield ControllerElected(image.controller_id, image.controller_epoch)
+    yield ProducerIdsAllocated(image.next_producer_id)
+    for broker in image.registered.values():
+        yield BrokerRegistered(broker)
+    for topic in image.topics.values():
+        yield TopicCreated(topic.name, topic.topic_id, topic.partitions, topic.configs)
+    for resource, configs in image.own_configs.items():
+        yield ConfigChanged(resource, configs)
+
+
+def snapshot_of(image: ClusterImage) -> Snapshot:
+    """Cheap: the values are shared, not copied."""
+    return Snapshot(image.cluster_id, image.position, tuple(records_of(image)))
+
+
+def image_from(snapshot: Snapshot) -> ClusterImage:
+    image = ClusterImage(snapshot.cluster_id)
+    for record in snapshot.records:
+        image.apply(record)
+    image.position = snapshot.position
+    return image
 
 
 def _collision_key(name: str) -> str:

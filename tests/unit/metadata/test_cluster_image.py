@@ -9,15 +9,19 @@ import pytest
 from moldau.base.invariant import InvariantBroken
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.records import (
+    BrokerChanged,
     BrokerInfo,
     BrokerRegistered,
     BrokerUnregistered,
     ConfigChanged,
     ConfigResource,
     ControllerElected,
+    Delta,
     PartitionsAdded,
     PartitionsChanged,
     PartitionState,
+    Position,
+    ProducerIdsAllocated,
     Record,
     ResourceType,
     TopicCreated,
@@ -124,10 +128,57 @@ def test_names_that_differ_only_by_dot_and_underscore_collide() -> None:
         ConfigChanged(ConfigResource(ResourceType.TOPIC, "b"), {}),
         TopicCreated("b", TWO, (), {}),
         ControllerElected(1, 4),
+        BrokerChanged(7, 0, False, False),
+        BrokerChanged(8, 4, False, False),
+        ProducerIdsAllocated(999),
     ],
     ids=str,
 )
 def test_a_record_that_does_not_fit_the_image_breaks_an_invariant(record: Record) -> None:
-    image = image_of(ControllerElected(2, 5), topic("a"))
+    image = image_of(
+        ControllerElected(2, 5),
+        topic("a"),
+        ProducerIdsAllocated(1000),
+        BrokerRegistered(BrokerInfo(8, {}, epoch=5)),
+    )
     with pytest.raises(InvariantBroken):
         image.apply(record)
+
+
+def test_a_fenced_broker_is_registered_but_not_among_those_that_serve() -> None:
+    image = image_of(BrokerRegistered(BrokerInfo(1, {}, epoch=3, is_fenced=True)))
+    assert list(image.registered) == [1] and not image.brokers
+    image.apply(BrokerChanged(1, 3, is_fenced=False, is_shutting_down=False))
+    assert image.brokers[1].is_active
+    image.apply(BrokerChanged(1, 3, is_fenced=False, is_shutting_down=True))
+    assert list(image.brokers) == [1] and not image.brokers[1].is_active
+    image.apply(BrokerChanged(1, 3, is_fenced=True, is_shutting_down=False))
+    assert not image.brokers
+    image.apply(BrokerUnregistered(1))
+    assert not image.registered
+
+
+def test_deltas_follow_one_another_over_controllers() -> None:
+    image = ClusterImage("cluster")
+    image.apply_delta(Delta(1, 1, (ControllerElected(1, 1),)))
+    image.apply_delta(Delta(1, 2, ()))
+    image.apply_delta(Delta(4, 3, (topic("a"),)))
+    assert image.position == Position(4, 3) and "a" in image.topics
+
+
+@pytest.mark.parametrize("position", [(4, 3), (4, 5), (3, 4), (4, 1)])
+def test_a_delta_that_does_not_follow_breaks_an_invariant(position: tuple[int, int]) -> None:
+    image = ClusterImage("cluster")
+    image.position = Position(4, 3)
+    with pytest.raises(InvariantBroken):
+        image.apply_delta(Delta(*position, ()))
+
+
+def test_who_holds_an_image_sees_the_snapshot_that_it_became() -> None:
+    held, other = image_of(topic("a")), image_of(topic("b"))
+    other.position = Position(2, 9)
+    version = held.version
+    held.become(other)
+    assert list(held.topics) == ["b"]
+    assert held.position == Position(2, 9)
+    assert held.version > version

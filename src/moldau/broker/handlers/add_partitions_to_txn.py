@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.base.internal_topics import INTERNAL_TOPICS
+from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.coordinator.transaction.messages import Add
 from moldau.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
 
@@ -36,7 +37,7 @@ class Wanted(NamedTuple):
     """As they were asked for; one that is named twice is answered twice."""
 
 
-async def handle(broker: Any, context: Any, request: Any) -> object:
+async def handle(broker: CoordinatorBroker, context: RequestContext, request: Request) -> object:
     results = [
         SimpleNamespace(
             transactional_id=wanted.add.transactional_id,
@@ -52,7 +53,7 @@ async def handle(broker: Any, context: Any, request: Any) -> object:
     )
 
 
-def _wanted(version: int, request: Any) -> list[Wanted]:
+def _wanted(version: int, request: Request) -> list[Wanted]:
     if version >= BATCHED_SINCE_VERSION:
         return [
             _want(
@@ -71,13 +72,15 @@ def _wanted(version: int, request: Any) -> list[Wanted]:
     return [_want(producer, request.v3_and_below_topics, 0, verify_only=False)]
 
 
-def _want(producer: tuple[str, int, int], topics: Iterable[Any], version: int, verify_only: bool) -> Wanted:
+def _want(
+    producer: tuple[str, int, int], topics: Iterable[Request], version: int, verify_only: bool
+) -> Wanted:
     asked = tuple((topic.name, tuple(topic.partitions)) for topic in topics)
     places = [TopicPartition(topic, index) for topic, indexes in asked for index in indexes]
     return Wanted(Add(*producer, tuple(dict.fromkeys(places)), version), verify_only, asked)
 
 
-async def _results(broker: Any, version: int, wanted: Wanted) -> tuple[object, ...]:
+async def _results(broker: CoordinatorBroker, version: int, wanted: Wanted) -> tuple[object, ...]:
     add = wanted.add
     refused = {place: error for place in add.partitions if (error := _refusal(broker, version, place))}
     if refused:
@@ -103,7 +106,7 @@ async def _results(broker: Any, version: int, wanted: Wanted) -> tuple[object, .
     return tuple(_result(topic, ((index, error) for index in indexes)) for topic, indexes in wanted.topics)
 
 
-def _refusal(broker: Any, version: int, place: TopicPartition) -> ErrorCode:
+def _refusal(broker: CoordinatorBroker, version: int, place: TopicPartition) -> ErrorCode:
     if version < BATCHED_SINCE_VERSION and place.topic in INTERNAL_TOPICS:
         return ErrorCode.topic_authorization_failed  # a producer has no business there
     topic = broker.image.topics.get(place.topic)

@@ -6,16 +6,15 @@ The decisions and their texts are in `controller.configs`. Loggers are not among
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
-from moldau.broker.interface import AdminBroker, AdminContext
+from moldau.broker.interface import AdminBroker, Request, RequestContext
 from moldau.controller.configs import Alteration, Alterations, AlterOutcome
 
 API_KEY = 33
 VERSIONS = (0, 2)
 
 
-async def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
+async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> object:
     resources = [
         Alterations(
             asked.resource_type,

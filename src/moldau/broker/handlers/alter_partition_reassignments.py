@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
-from moldau.broker.interface import AdminBroker, AdminContext
+from moldau.broker.interface import ClusterView, Request, RequestContext
 from moldau.controller.reassignments import check_reassignment
 
 API_KEY = 45
 VERSIONS = (0, 1)
 
 
-def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
+def handle(broker: ClusterView, context: RequestContext, request: Request) -> object:
     if not request.topics:  # Kafka's answer is then its message's defaults
         return _answer(allow_change=True, message="", topics=())
     topics = tuple(
@@ -28,7 +27,7 @@ def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
     return _answer(allow_change=allow_change, message=None, topics=topics)
 
 
-def _partition(broker: AdminBroker, name: str, wanted: Any) -> SimpleNamespace:
+def _partition(broker: ClusterView, name: str, wanted: Request) -> SimpleNamespace:
     error, message = ErrorCode.none, None
     try:
         check_reassignment(broker.image, TopicPartition(name, wanted.partition_index), wanted.replicas)

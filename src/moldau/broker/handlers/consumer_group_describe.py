@@ -6,26 +6,26 @@ From version 1 on it says which members speak the classic protocol.
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 from moldau.base.errors import ErrorCode
+from moldau.broker.answers.common import OPERATIONS_UNASKED
 from moldau.broker.handlers.consumer_group_heartbeat import is_served
 from moldau.broker.handlers.describe_groups import GROUP_OPERATIONS
-from moldau.broker.topic_view import OPERATIONS_UNASKED
+from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.coordinator.group.consumer.messages import DescribedGroup
 
 API_KEY = 69
 VERSIONS = (0, 1)
 
 
-async def handle(broker: Any, context: Any, request: Any) -> object:
+async def handle(broker: CoordinatorBroker, context: RequestContext, request: Request) -> object:
     asked = request.include_authorized_operations
     operations = GROUP_OPERATIONS if asked else OPERATIONS_UNASKED
     groups = [await _describe(broker, group_id, operations) for group_id in request.group_ids]
     return SimpleNamespace(throttle_time=0, groups=tuple(groups))
 
 
-async def _describe(broker: Any, group_id: str, operations: int) -> SimpleNamespace:
+async def _describe(broker: CoordinatorBroker, group_id: str, operations: int) -> SimpleNamespace:
     if not is_served(broker):
         return _missing(group_id, ErrorCode.unsupported_version, None)
     if not group_id:

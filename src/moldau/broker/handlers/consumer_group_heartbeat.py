@@ -7,10 +7,10 @@ their own ids, and may subscribe by a regular expression. The rules are in `coor
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 from uuid import UUID
 
 from moldau.base.errors import ErrorCode, KafkaError
+from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.coordinator.group.consumer.member import JOINING, LEAVING, LEAVING_FOR_A_WHILE
 from moldau.coordinator.group.consumer.messages import NOT_SAID_MS, Beat, Beaten
 from moldau.coordinator.reply import Reply
@@ -22,7 +22,7 @@ VERSIONS = (0, 1)
 OWN_ID_SINCE_VERSION = 1
 
 
-def handle(broker: Any, context: Any, request: Any) -> Reply | Beaten:
+def handle(broker: CoordinatorBroker, context: RequestContext, request: Request) -> Reply | Beaten:
     if not is_served(broker):
         return Beaten(ErrorCode.unsupported_version)
     beat = _beat(context, request)
@@ -36,11 +36,11 @@ def handle(broker: Any, context: Any, request: Any) -> Reply | Beaten:
     return reply
 
 
-def is_served(broker: Any) -> bool:
+def is_served(broker: CoordinatorBroker) -> bool:
     return "consumer" in broker.config["group.coordinator.rebalance.protocols"]
 
 
-def _beat(context: Any, request: Any) -> Beat:
+def _beat(context: RequestContext, request: Request) -> Beat:
     owned = request.topic_partitions
     return Beat(
         group_id=request.group_id,
@@ -58,7 +58,7 @@ def _beat(context: Any, request: Any) -> Beat:
     )
 
 
-def owned_partitions(rows: Iterable[Any]) -> dict[UUID, frozenset[int]]:
+def owned_partitions(rows: Iterable[Request]) -> dict[UUID, frozenset[int]]:
     """A topic that is named twice counts with both: what a member has must not seem to be free."""
     owned: dict[UUID, frozenset[int]] = {}
     for row in rows:

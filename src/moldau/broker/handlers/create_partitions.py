@@ -5,16 +5,15 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
-from moldau.broker.interface import AdminBroker, AdminContext
+from moldau.broker.interface import AdminBroker, Request, RequestContext
 from moldau.controller.topics import MorePartitions
 
 API_KEY = 37
 VERSIONS = (0, 3)
 
 
-async def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
+async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> object:
     topics = [
         MorePartitions(
             topic.name,

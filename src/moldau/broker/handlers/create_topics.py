@@ -7,9 +7,8 @@ the topic got, as they are in force.
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
-from moldau.broker.interface import AdminBroker, AdminContext
+from moldau.broker.interface import AdminBroker, Request, RequestContext
 from moldau.config.describe import effective_topic
 from moldau.controller.topics import CreateOutcome, NewTopic
 
@@ -19,7 +18,7 @@ VERSIONS = (2, 7)
 SETTINGS_SINCE_VERSION = 5
 
 
-async def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
+async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> object:
     topics = [
         NewTopic(
             topic.name,

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
-from moldau.broker.interface import AdminBroker, AdminContext
+from moldau.broker.interface import ClusterView, Request, RequestContext
 from moldau.broker.no_authorizer import ERROR, MESSAGE, refuse_unknown
 
 API_KEY = 31
 VERSIONS = (1, 3)
 
 
-def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
+def handle(broker: ClusterView, context: RequestContext, request: Request) -> object:
     for asked in request.filters:
         refuse_unknown(
             asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type

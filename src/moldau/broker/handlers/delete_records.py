@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 from types import SimpleNamespace
-from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.internal_topics import INTERNAL_TOPICS
+from moldau.broker.interface import DataBroker, Request, RequestContext
 from moldau.replication.partition import Partition
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ HIGH_WATERMARK = -1
 UNKNOWN = -1
 
 
-async def handle(broker: Any, context: Any, request: Any) -> object:
+async def handle(broker: DataBroker, context: RequestContext, request: Request) -> object:
     """Of a partition that is named twice, the last offset counts."""
     wanted = {
         (topic.name, partition.partition_index): partition.offset
@@ -52,7 +52,7 @@ async def handle(broker: Any, context: Any, request: Any) -> object:
     )
 
 
-def _delete_before(broker: Any, name: str, index: int, offset: int) -> int:
+def _delete_before(broker: DataBroker, name: str, index: int, offset: int) -> int:
     """The partition's first offset afterwards; KafkaError says why not."""
     partition: Partition = broker.partition(name, index)
     if name in INTERNAL_TOPICS:
@@ -69,7 +69,7 @@ def _delete_before(broker: Any, name: str, index: int, offset: int) -> int:
     return partition.log.log_start_offset
 
 
-async def _make_durable(broker: Any) -> None:
+async def _make_durable(broker: DataBroker) -> None:
     try:
         await broker.log_manager.write_checkpoints()
     except (

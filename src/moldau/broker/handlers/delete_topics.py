@@ -5,10 +5,9 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 from moldau.base.errors import ErrorCode
-from moldau.broker.interface import AdminBroker, AdminContext
+from moldau.broker.interface import AdminBroker, Request, RequestContext
 from moldau.controller.topics import DeleteOutcome, TopicReference
 
 API_KEY = 20
@@ -18,7 +17,7 @@ BY_ID_SINCE_VERSION = 6
 DISABLED_SINCE_VERSION = 3
 
 
-async def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
+async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> object:
     if context.version >= BY_ID_SINCE_VERSION:
         topics = [TopicReference(topic.name, topic.topic_id) for topic in request.topics]
     else:
@@ -29,7 +28,7 @@ async def handle(broker: AdminBroker, context: AdminContext, request: Any) -> ob
     )
 
 
-def _answer(context: AdminContext, outcome: DeleteOutcome) -> SimpleNamespace:
+def _answer(context: RequestContext, outcome: DeleteOutcome) -> SimpleNamespace:
     error = outcome.error
     if error is ErrorCode.topic_deletion_disabled and context.version < DISABLED_SINCE_VERSION:
         error = ErrorCode.invalid_request  # The error's own code came later.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
-from moldau.broker.interface import AdminBroker, AdminContext
+from moldau.broker.interface import ClusterView, Request, RequestContext
 from moldau.broker.no_authorizer import ERROR, refuse_unknown
 
 API_KEY = 29
@@ -15,7 +14,7 @@ VERSIONS = (1, 3)
 _MESSAGE = "No Authorizer is configured on the broker"
 
 
-def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
+def handle(broker: ClusterView, context: RequestContext, request: Request) -> object:
     refuse_unknown(
         request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type
     )

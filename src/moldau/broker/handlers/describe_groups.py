@@ -6,10 +6,11 @@ A group that is not there is shown as `Dead`; from version 6 on with an error.
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 from moldau.base.errors import ErrorCode
-from moldau.broker.topic_view import OPERATIONS_UNASKED, bits
+from moldau.broker.answers.common import OPERATIONS_UNASKED
+from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
+from moldau.broker.topic_view import bits
 from moldau.coordinator.group.messages import Described
 
 API_KEY = 15
@@ -20,14 +21,16 @@ DEAD = "Dead"
 GROUP_OPERATIONS = bits(3, 6, 8, 10, 11)  # read, delete, describe, describe and alter configs
 
 
-async def handle(broker: Any, context: Any, request: Any) -> object:
+async def handle(broker: CoordinatorBroker, context: RequestContext, request: Request) -> object:
     asked = getattr(request, "include_authorized_operations", False)
     operations = GROUP_OPERATIONS if asked else OPERATIONS_UNASKED
     groups = [await _describe(broker, context.version, group_id, operations) for group_id in request.groups]
     return SimpleNamespace(throttle_time=0, groups=tuple(groups))
 
 
-async def _describe(broker: Any, version: int, group_id: str, operations: int) -> SimpleNamespace:
+async def _describe(
+    broker: CoordinatorBroker, version: int, group_id: str, operations: int
+) -> SimpleNamespace:
     found = await broker.coordinators.groups.read(
         group_id, lambda shard, _moment: shard.describe(group_id), lambda error: error
     )

@@ -6,11 +6,10 @@ A folder that has failed has an error and no partitions, and its sizes are not k
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
-from moldau.broker.interface import AdminBroker, AdminContext
+from moldau.broker.interface import DataBroker, Request, RequestContext
 
 API_KEY = 35
 VERSIONS = (1, 5)
@@ -18,7 +17,7 @@ VERSIONS = (1, 5)
 UNKNOWN_BYTES = -1
 
 
-async def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
+async def handle(broker: DataBroker, context: RequestContext, request: Request) -> object:
     folders = broker.log_manager.folders
     by_folder: dict[str, dict[str, list[SimpleNamespace]]] = {folder.path: {} for folder in folders}
     for place in _asked(broker, request.topics):
@@ -32,7 +31,7 @@ async def handle(broker: AdminBroker, context: AdminContext, request: Any) -> ob
     return SimpleNamespace(throttle_time=0, error_code=ErrorCode.none, results=tuple(results))
 
 
-def _asked(broker: AdminBroker, topics: Any) -> list[TopicPartition]:
+def _asked(broker: DataBroker, topics: Request) -> list[TopicPartition]:
     """Those that this broker holds: all where no list is given."""
     if topics is None:
         return sorted(broker.partitions.keys() - broker.offline)
@@ -48,7 +47,7 @@ def _partition(place: TopicPartition, size_bytes: int) -> SimpleNamespace:
 
 
 async def _folder(
-    broker: AdminBroker, path: str, topics: dict[str, list[SimpleNamespace]], has_failed: bool
+    broker: DataBroker, path: str, topics: dict[str, list[SimpleNamespace]], has_failed: bool
 ) -> SimpleNamespace:
     error, usable_bytes, total_bytes = ErrorCode.none, UNKNOWN_BYTES, UNKNOWN_BYTES
     disk, in_thread = broker.runtime.disk, broker.runtime.tasks.in_thread

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
+from moldau.broker.interface import DataBroker, Request, RequestContext
 from moldau.controller.names import invalid_topic_name
 
 API_KEY = 61
@@ -14,7 +14,7 @@ VERSIONS = (0, 0)
 NOT_HOSTED = "This server does not host this topic-partition."
 
 
-def handle(broker: Any, context: Any, request: Any) -> object:
+def handle(broker: DataBroker, context: RequestContext, request: Request) -> object:
     return SimpleNamespace(
         throttle_time=0,
         topics=tuple(
@@ -27,7 +27,7 @@ def handle(broker: Any, context: Any, request: Any) -> object:
     )
 
 
-def _describe(broker: Any, topic: str, index: int) -> object:
+def _describe(broker: DataBroker, topic: str, index: int) -> object:
     invalid = invalid_topic_name(topic)
     if invalid is not None:
         return _refused(index, ErrorCode.invalid_topic_exception, invalid)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 from moldau.base.errors import ErrorCode
+from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.coordinator.transaction.messages import Described
 
 API_KEY = 65
 VERSIONS = (0, 0)
 
 
-async def handle(broker: Any, context: Any, request: Any) -> object:
+async def handle(broker: CoordinatorBroker, context: RequestContext, request: Request) -> object:
     states = [await _describe(broker, transactional_id) for transactional_id in request.transactional_ids]
     return SimpleNamespace(throttle_time=0, transaction_states=tuple(states))
 
 
-async def _describe(broker: Any, transactional_id: str) -> object:
+async def _describe(broker: CoordinatorBroker, transactional_id: str) -> object:
     if not transactional_id:
         return _refused(transactional_id, ErrorCode.invalid_request)
     found = await broker.coordinators.transactions.read(

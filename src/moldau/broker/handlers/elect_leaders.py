@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from types import SimpleNamespace
-from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
-from moldau.broker.interface import AdminBroker, AdminContext
+from moldau.broker.interface import AdminBroker, Request, RequestContext
 from moldau.controller.leaders import Election, why_not_elected
 
 API_KEY = 43
 VERSIONS = (0, 2)
 
 
-def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
+def handle(broker: AdminBroker, context: RequestContext, request: Request) -> object:
     wanted = getattr(request, "election_type", Election.PREFERRED)
     asked = request.topic_partitions
     if wanted not in iter(Election) and (asked is None or asked):

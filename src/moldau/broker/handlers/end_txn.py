@@ -8,10 +8,10 @@ that it has committed what its successor committed by version 4.
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 from moldau.base.errors import ErrorCode
 from moldau.broker.identity import decide_identity
+from moldau.broker.interface import ProducerIdBroker, Request, RequestContext
 from moldau.coordinator.transaction.messages import End, Identity
 from moldau.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
 
@@ -22,7 +22,7 @@ OWN_EPOCHS_SINCE_VERSION = 5
 FENCED_SINCE_VERSION = 2
 
 
-async def handle(broker: Any, context: Any, request: Any) -> object:
+async def handle(broker: ProducerIdBroker, context: RequestContext, request: Request) -> object:
     version = EPOCH_PER_TRANSACTION if context.version >= OWN_EPOCHS_SINCE_VERSION else 0
     end = End(
         request.transactional_id, request.producer_id, request.producer_epoch, request.committed, version

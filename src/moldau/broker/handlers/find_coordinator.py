@@ -9,11 +9,11 @@ coordinator gets INVALID_REQUEST with that reason rather than an address that wo
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 from moldau.base.errors import ErrorCode
 from moldau.base.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from moldau.broker.advertised import endpoint_of
+from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 
 API_KEY = 10
 VERSIONS = (0, 6)
@@ -29,7 +29,7 @@ KEY_TYPES = {2: "share groups"}
 COORDINATOR_TOPICS = {KEY_TYPE_GROUP: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
 
 
-async def handle(broker: Any, context: Any, request: Any) -> object:
+async def handle(broker: CoordinatorBroker, context: RequestContext, request: Request) -> object:
     key_type: int = getattr(request, "key_type", KEY_TYPE_GROUP)
     if context.version >= BATCHED_SINCE_VERSION:
         coordinators = [await _find(broker, context, key_type, key) for key in request.coordinator_keys]
@@ -41,7 +41,9 @@ async def handle(broker: Any, context: Any, request: Any) -> object:
     return found
 
 
-async def _find(broker: Any, context: Any, key_type: int, key: str) -> SimpleNamespace:
+async def _find(
+    broker: CoordinatorBroker, context: RequestContext, key_type: int, key: str
+) -> SimpleNamespace:
     topic = COORDINATOR_TOPICS.get(key_type)
     if topic is None:
         reason = (

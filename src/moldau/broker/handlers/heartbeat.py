@@ -5,9 +5,8 @@ While the coordinator loads, the answer has no error: clients do not expect one,
 
 from __future__ import annotations
 
-from typing import Any
-
 from moldau.base.errors import ErrorCode
+from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.coordinator.group.messages import Heard, Heartbeat
 from moldau.coordinator.reply import Reply
 
@@ -15,7 +14,7 @@ API_KEY = 12
 VERSIONS = (0, 4)
 
 
-def handle(broker: Any, context: Any, request: Any) -> Reply | Heard:
+def handle(broker: CoordinatorBroker, context: RequestContext, request: Request) -> Reply | Heard:
     if not request.group_id:
         return Heard(ErrorCode.invalid_group_id)
     heartbeat = Heartbeat(

@@ -7,11 +7,10 @@ at once.
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.broker.handlers.alter_configs import answer_for
-from moldau.broker.interface import AdminBroker, AdminContext
+from moldau.broker.interface import AdminBroker, Request, RequestContext
 from moldau.broker.loggers import alter_loggers
 from moldau.controller.configs import Alteration, Alterations, AlterOutcome
 from moldau.metadata.records import ResourceType
@@ -20,7 +19,7 @@ API_KEY = 44
 VERSIONS = (0, 1)
 
 
-async def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
+async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> object:
     resources = [
         Alterations(
             asked.resource_type,

@@ -8,10 +8,10 @@ transaction that this one left open is aborted, and the client told to come agai
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.broker.identity import decide_identity
+from moldau.broker.interface import ProducerIdBroker, Request, RequestContext
 from moldau.coordinator.transaction.messages import Identity, Init
 from moldau.wire.times import milliseconds
 
@@ -23,7 +23,7 @@ NO_PRODUCER_EPOCH = -1
 FENCED_SINCE_VERSION = 4
 
 
-async def handle(broker: Any, context: Any, request: Any) -> object:
+async def handle(broker: ProducerIdBroker, context: RequestContext, request: Request) -> object:
     expected_id: int = getattr(request, "producer_id", NO_PRODUCER_ID)
     expected_epoch: int = getattr(request, "producer_epoch", NO_PRODUCER_EPOCH)
     is_half_named = (expected_id == NO_PRODUCER_ID) != (expected_epoch == NO_PRODUCER_EPOCH)
@@ -43,7 +43,7 @@ async def handle(broker: Any, context: Any, request: Any) -> object:
     return _answer(context.version, identity)
 
 
-async def _plain(broker: Any) -> Identity:
+async def _plain(broker: ProducerIdBroker) -> Identity:
     try:
         return Identity(ErrorCode.none, await broker.controller.next_producer_id(), 0)
     except KafkaError as refusal:

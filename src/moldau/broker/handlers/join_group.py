@@ -6,9 +6,8 @@ serves it: `rebalance_timeout` is the session's there. The rules are in `coordin
 
 from __future__ import annotations
 
-from typing import Any
-
 from moldau.base.errors import ErrorCode
+from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.coordinator.group.messages import UNKNOWN_MEMBER, Join, Joined
 from moldau.coordinator.reply import Reply
 from moldau.wire.times import milliseconds
@@ -24,7 +23,7 @@ GROUP_ID_BYTES_MAX = 32_767
 """What a record's key can hold. A longer name of a new version would make a group that cannot be recorded."""
 
 
-def handle(broker: Any, context: Any, request: Any) -> Reply | Joined:
+def handle(broker: CoordinatorBroker, context: RequestContext, request: Request) -> Reply | Joined:
     version: int = context.version
     if not 0 < len(request.group_id.encode()) <= GROUP_ID_BYTES_MAX:
         return shaped(version, Joined(ErrorCode.invalid_group_id, request.member_id))

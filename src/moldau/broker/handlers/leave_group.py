@@ -5,9 +5,8 @@ Up to version 2 one member, whose error is the answer's; since then several, sta
 
 from __future__ import annotations
 
-from typing import Any
-
 from moldau.base.errors import ErrorCode
+from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.coordinator.group.messages import AllLeft, Leaver
 from moldau.coordinator.reply import Reply
 
@@ -17,7 +16,7 @@ VERSIONS = (0, 5)
 SEVERAL_SINCE_VERSION = 3
 
 
-def handle(broker: Any, context: Any, request: Any) -> Reply | AllLeft:
+def handle(broker: CoordinatorBroker, context: RequestContext, request: Request) -> Reply | AllLeft:
     if not request.group_id:
         return AllLeft(ErrorCode.invalid_group_id)
     is_one = context.version < SEVERAL_SINCE_VERSION

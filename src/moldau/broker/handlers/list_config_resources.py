@@ -6,10 +6,9 @@ Version 0 is the older ListClientMetricsResources and lists those only.
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 from moldau.base.errors import ErrorCode
-from moldau.broker.interface import AdminBroker, AdminContext
+from moldau.broker.interface import ClusterView, Request, RequestContext
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.records import ResourceType
 
@@ -17,7 +16,7 @@ API_KEY = 74
 VERSIONS = (0, 1)
 
 
-def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
+def handle(broker: ClusterView, context: RequestContext, request: Request) -> object:
     if context.version == 0:
         asked: tuple[int, ...] = (ResourceType.CLIENT_METRICS,)
     else:

@@ -7,16 +7,16 @@ nothing.
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 from moldau.base.errors import ErrorCode
+from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.coordinator.group.messages import Listed
 
 API_KEY = 16
 VERSIONS = (0, 5)
 
 
-async def handle(broker: Any, context: Any, request: Any) -> object:
+async def handle(broker: CoordinatorBroker, context: RequestContext, request: Request) -> object:
     states = {state.lower().strip() for state in getattr(request, "states_filter", ())}
     types = {type_.lower() for type_ in getattr(request, "types_filter", ())}
     groups: list[Listed] = []

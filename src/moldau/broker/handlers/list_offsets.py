@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import logging
 from types import SimpleNamespace
-from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
+from moldau.broker.interface import DataBroker, Request, RequestContext
 from moldau.replication.partition import Partition
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ READ_COMMITTED = 1
 UNKNOWN = -1
 
 
-async def handle(broker: Any, context: Any, request: Any) -> object:
+async def handle(broker: DataBroker, context: RequestContext, request: Request) -> object:
     """An answer for each partition asked for; one that is asked for twice gets none but INVALID_REQUEST."""
     topics: dict[str, dict[int, object]] = {}
     for topic in request.topics:
@@ -58,7 +58,9 @@ async def handle(broker: Any, context: Any, request: Any) -> object:
     )
 
 
-async def _find(broker: Any, context: Any, request: Any, key: tuple[str, int], wanted: Any) -> object:
+async def _find(
+    broker: DataBroker, context: RequestContext, request: Request, key: tuple[str, int], wanted: Request
+) -> object:
     index = wanted.partition_index
     timestamp: int = wanted.timestamp
     if timestamp < EARLIEST_PENDING_UPLOAD or SINCE_VERSION.get(timestamp, 0) > context.version:

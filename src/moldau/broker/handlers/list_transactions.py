@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
-from typing import Any
 
 from moldau.base.errors import ErrorCode
+from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.coordinator.re2 import BadExpression, Expression
 from moldau.coordinator.transaction.messages import Described
 from moldau.coordinator.transaction.transaction import LABELS
@@ -21,7 +21,7 @@ VERSIONS = (0, 2)
 NO_DURATION = -1
 
 
-async def handle(broker: Any, context: Any, request: Any) -> object:
+async def handle(broker: CoordinatorBroker, context: RequestContext, request: Request) -> object:
     try:
         wanted = getattr(request, "transactional_id_pattern", None)
         pattern = Expression(wanted) if wanted else None
@@ -47,7 +47,7 @@ async def handle(broker: Any, context: Any, request: Any) -> object:
     return _answer(ErrorCode.none, unknown, listed)
 
 
-def _by_age(broker: Any, request: Any, found: Iterable[Described]) -> Iterator[Described]:
+def _by_age(broker: CoordinatorBroker, request: Request, found: Iterable[Described]) -> Iterator[Described]:
     """Those that have been open for longer than asked for."""
     duration_ms = getattr(request, "duration_filter", NO_DURATION)
     now_ms = broker.clock.wall_ms()

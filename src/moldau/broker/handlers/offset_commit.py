@@ -7,10 +7,10 @@ group says whether the client may commit. Up to version 4 a client may say how l
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 from uuid import UUID
 
 from moldau.base.errors import ErrorCode
+from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.coordinator.group.messages import Commit, OffsetToCommit
 from moldau.coordinator.reply import Reply
 from moldau.metadata.image import ClusterImage, Topic
@@ -30,7 +30,7 @@ class TopicAnswer:
 
     __slots__ = ("name", "partitions", "topic_id")
 
-    def __init__(self, asked: Any) -> None:
+    def __init__(self, asked: Request) -> None:
         self.name: str = getattr(asked, "name", "")
         self.topic_id: UUID | None = getattr(asked, "topic_id", None)
         self.partitions: list[object] = []
@@ -39,7 +39,7 @@ class TopicAnswer:
         self.partitions.append(SimpleNamespace(partition_index=index, error_code=error))
 
 
-def handle(broker: Any, context: Any, request: Any) -> Reply | object:
+def handle(broker: CoordinatorBroker, context: RequestContext, request: Request) -> Reply | object:
     refused: dict[object, TopicAnswer] = {}  # the partitions that are not there
     accepted: list[tuple[TopicAnswer, OffsetToCommit]] = []
     for asked in request.topics:
@@ -64,13 +64,13 @@ def handle(broker: Any, context: Any, request: Any) -> Reply | object:
     return reply.map(lambda errors: _response(refused, accepted, errors))
 
 
-def find_topic(image: ClusterImage, version: int, asked: Any) -> Topic | None:
+def find_topic(image: ClusterImage, version: int, asked: Request) -> Topic | None:
     if version >= BY_ID_SINCE_VERSION:
         return image.topic_by_id.get(asked.topic_id)
     return image.topics.get(asked.name)
 
 
-def _offset(topic: Topic, partition: Any) -> OffsetToCommit:
+def _offset(topic: Topic, partition: Request) -> OffsetToCommit:
     return OffsetToCommit(
         topic.name,
         partition.partition_index,
@@ -81,7 +81,7 @@ def _offset(topic: Topic, partition: Any) -> OffsetToCommit:
     )
 
 
-def _commit(version: int, request: Any, wanted: tuple[OffsetToCommit, ...]) -> Commit:
+def _commit(version: int, request: Request, wanted: tuple[OffsetToCommit, ...]) -> Commit:
     return Commit(
         group_id=request.group_id,
         member_id=request.member_id,

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 from moldau.base.errors import ErrorCode
+from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 
 API_KEY = 47
 VERSIONS = (0, 0)
 
 
-async def handle(broker: Any, context: Any, request: Any) -> object:
+async def handle(broker: CoordinatorBroker, context: RequestContext, request: Request) -> object:
     if not request.group_id:
         return SimpleNamespace(error_code=ErrorCode.invalid_group_id, throttle_time=0, topics=())
     errors: dict[tuple[str, int], ErrorCode] = {}

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from moldau.base.errors import ErrorCode
+from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.coordinator.group.commits import Fetched, PartitionWanted
 from moldau.metadata.image import ClusterImage
 
@@ -27,7 +28,7 @@ BY_ID_SINCE_VERSION = 10
 GROUP_ERROR_SINCE_VERSION = 2
 
 
-async def handle(broker: Any, context: Any, request: Any) -> object:
+async def handle(broker: CoordinatorBroker, context: RequestContext, request: Request) -> object:
     if context.version < SEVERAL_SINCE_VERSION:
         group = await _fetch(broker, context.version, request, request)
         return SimpleNamespace(throttle_time=0, topics=group.topics, error_code=group.error_code)
@@ -35,7 +36,9 @@ async def handle(broker: Any, context: Any, request: Any) -> object:
     return SimpleNamespace(throttle_time=0, groups=tuple(groups))
 
 
-async def _fetch(broker: Any, version: int, request: Any, group: Any) -> SimpleNamespace:
+async def _fetch(
+    broker: CoordinatorBroker, version: int, request: Request, group: Request
+) -> SimpleNamespace:
     image: ClusterImage = broker.image
     asked = None if group.topics is None else [_asked(image, version, topic) for topic in group.topics]
     wanted = None if asked is None else [one for topic in asked for one in topic.wanted]
@@ -66,7 +69,7 @@ class Asked(NamedTuple):
     wanted: Sequence[PartitionWanted]
 
 
-def _asked(image: ClusterImage, version: int, topic: Any) -> Asked:
+def _asked(image: ClusterImage, version: int, topic: Request) -> Asked:
     by_id = version >= BY_ID_SINCE_VERSION
     known = image.topic_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
     indexes = topic.partition_indexes

@@ -6,9 +6,9 @@ Consumers and followers find with it whether what they hold has been truncated a
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
+from moldau.broker.interface import DataBroker, Request, RequestContext
 
 API_KEY = 23
 VERSIONS = (2, 4)
@@ -16,7 +16,7 @@ VERSIONS = (2, 4)
 UNKNOWN = -1
 
 
-def handle(broker: Any, context: Any, request: Any) -> object:
+def handle(broker: DataBroker, context: RequestContext, request: Request) -> object:
     return SimpleNamespace(
         throttle_time=0,
         topics=tuple(
@@ -29,7 +29,7 @@ def handle(broker: Any, context: Any, request: Any) -> object:
     )
 
 
-def _find(broker: Any, topic: str, wanted: Any) -> object:
+def _find(broker: DataBroker, topic: str, wanted: Request) -> object:
     try:
         partition = broker.partition(topic, wanted.partition)
     except KafkaError as error:

@@ -6,9 +6,8 @@ believes was chosen.
 
 from __future__ import annotations
 
-from typing import Any
-
 from moldau.base.errors import ErrorCode
+from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.coordinator.group.messages import Sync, Synced
 from moldau.coordinator.reply import Reply
 
@@ -18,7 +17,7 @@ VERSIONS = (0, 5)
 PROTOCOL_SINCE_VERSION = 5
 
 
-def handle(broker: Any, context: Any, request: Any) -> Reply | Synced:
+def handle(broker: CoordinatorBroker, context: RequestContext, request: Request) -> Reply | Synced:
     if not request.group_id:
         return Synced(ErrorCode.invalid_group_id)
     sync = Sync(

@@ -13,6 +13,7 @@ from typing import Any
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
 from moldau.base.internal_topics import CONSUMER_OFFSETS
+from moldau.broker.interface import Request, RequestContext, TransactionBroker
 from moldau.broker.verification import verify
 from moldau.coordinator.group.messages import Commit, OffsetToCommit
 from moldau.coordinator.shard import Producer
@@ -32,7 +33,7 @@ NO_GENERATION = -1
 NO_SEQUENCE = -1
 
 
-async def handle(broker: Any, context: Any, request: Any) -> object:
+async def handle(broker: TransactionBroker, context: RequestContext, request: Request) -> object:
     accepted: list[OffsetToCommit] = []
     errors: dict[str, dict[int, ErrorCode]] = {}
     for asked in request.topics:
@@ -64,7 +65,7 @@ async def handle(broker: Any, context: Any, request: Any) -> object:
     )
 
 
-def _offset(topic: str, topic_id: Any, partition: Any) -> OffsetToCommit:
+def _offset(topic: str, topic_id: Any, partition: Request) -> OffsetToCommit:
     return OffsetToCommit(
         topic,
         partition.partition_index,
@@ -76,7 +77,7 @@ def _offset(topic: str, topic_id: Any, partition: Any) -> OffsetToCommit:
 
 
 async def _commit(
-    broker: Any, version: int, request: Any, offsets: tuple[OffsetToCommit, ...]
+    broker: TransactionBroker, version: int, request: Request, offsets: tuple[OffsetToCommit, ...]
 ) -> list[ErrorCode]:
     if not request.group_id:
         return [ErrorCode.invalid_group_id] * len(offsets)
@@ -100,7 +101,7 @@ async def _commit(
     return errors
 
 
-async def _verify(broker: Any, version: int, request: Any, producer: Producer) -> None:
+async def _verify(broker: TransactionBroker, version: int, request: Request, producer: Producer) -> None:
     """The transaction is one that its coordinator knows, with the group's offsets in it; KafkaError otherwise."""
     index = await broker.coordinators.partition_of(CONSUMER_OFFSETS, request.group_id)
     if index is None:

@@ -7,9 +7,9 @@ says which transaction version a marker is of, and the marker's epoch is checked
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 from moldau.base.ids import TopicPartition
+from moldau.broker.interface import Request, RequestContext, TransactionBroker
 from moldau.broker.markers import write_marker
 from moldau.coordinator.shard import Producer
 from moldau.log.transactions import Marker
@@ -18,7 +18,7 @@ API_KEY = 27
 VERSIONS = (1, 2)
 
 
-async def handle(broker: Any, context: Any, request: Any) -> object:
+async def handle(broker: TransactionBroker, context: RequestContext, request: Request) -> object:
     producers: dict[int, dict[str, dict[int, object]]] = {}
     for wanted in request.markers:
         marker = Marker(wanted.transaction_result, wanted.coordinator_epoch)

@@ -1,15 +1,16 @@
-"""DescribeConfigs (32): the settings of topics, brokers, groups, client metrics and loggers, with their
-sources.
+"""DescribeConfigs (32): the settings of topics, brokers, groups, client metrics and loggers, with their sources.
 
 What is told is made in `config.describe`. A broker answers for itself and for the default of all brokers.
+
+- v3: KIP-569, the answer has types, and documentation where it is asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import SimpleNamespace
 
 from moldau.base.errors import ErrorCode, KafkaError
+from moldau.broker.answers.configs import DescribeConfigsResponse, DescribeConfigsResult
 from moldau.broker.interface import ClusterView, Request, RequestContext
 from moldau.broker.loggers import describe_loggers
 from moldau.config.describe import (
@@ -32,26 +33,18 @@ _MALFORMED = (
 )
 
 
-def handle(broker: ClusterView, context: RequestContext, request: Request) -> object:
-    return SimpleNamespace(
-        throttle_time=0, results=tuple(_answer(broker, request, asked) for asked in request.resources)
-    )
+def handle(broker: ClusterView, context: RequestContext, request: Request) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(tuple(_answer(broker, request, asked) for asked in request.resources))
 
 
-def _answer(broker: ClusterView, request: Request, asked: Request) -> SimpleNamespace:
+def _answer(broker: ClusterView, request: Request, asked: Request) -> DescribeConfigsResult:
     error, message = ErrorCode.none, ""
     entries: tuple[ConfigEntry, ...] = ()
     try:
         entries = _shown(_entries(broker, asked.resource_type, asked.resource_name), request, asked)
     except KafkaError as failure:
         error, message = failure.code, failure.message or ""
-    return SimpleNamespace(
-        error_code=error,
-        error_message=message,
-        resource_type=asked.resource_type,
-        resource_name=asked.resource_name,
-        configs=entries,
-    )
+    return DescribeConfigsResult(error, message, asked.resource_type, asked.resource_name, entries)
 
 
 def _shown(entries: Sequence[ConfigEntry], request: Request, asked: Request) -> tuple[ConfigEntry, ...]:

@@ -1,7 +1,9 @@
 """ConsumerGroupHeartbeat (68): join, stay in, change or leave a consumer group (KIP-848).
 
-The coordinator assigns the partitions; the answer has them when they have changed. From version 1 on members choose
-their own ids, and may subscribe by a regular expression. The rules are in `coordinator.group.consumer`.
+The coordinator assigns the partitions; the answer has them when they have changed. The rules are in
+`coordinator.group.consumer`.
+
+- v1: KIP-1082, members choose their own ids; they may subscribe by a regular expression.
 """
 
 from __future__ import annotations
@@ -30,10 +32,9 @@ def handle(broker: CoordinatorBroker, context: RequestContext, request: Request)
         _check(context.version, beat, broker.config["group.consumer.assignors"])
     except KafkaError as refusal:
         return Beaten(refusal.code, refusal.message)
-    reply: Reply = broker.coordinators.groups.write(
+    return broker.coordinators.groups.write(
         beat.group_id, lambda shard, moment, reply: shard.beat(beat, reply, moment), Beaten
     )
-    return reply
 
 
 def is_served(broker: CoordinatorBroker) -> bool:
@@ -67,7 +68,7 @@ def owned_partitions(rows: Iterable[Request]) -> dict[UUID, frozenset[int]]:
 
 
 def _check(version: int, beat: Beat, assignors: list[str]) -> None:
-    """As Kafka does before it looks for the group."""
+    """As Kafka's throwIfConsumerGroupHeartbeatRequestIsInvalid does, before it looks for the group."""
     has_own_id = version >= OWN_ID_SINCE_VERSION or beat.epoch > JOINING or beat.epoch == LEAVING
     if has_own_id and not beat.member_id.strip():
         raise _invalid("MemberId can't be empty.")

@@ -1,6 +1,8 @@
 """Heartbeat (12): a member of a classic group is alive; it is told when a rebalance is under way.
 
 While the coordinator loads, the answer has no error: clients do not expect one, and ask again soon.
+
+- v3: KIP-345, static members.
 """
 
 from __future__ import annotations
@@ -23,10 +25,9 @@ def handle(broker: CoordinatorBroker, context: RequestContext, request: Request)
         member_id=request.member_id,
         instance_id=getattr(request, "group_instance_id", None),
     )
-    reply: Reply = broker.coordinators.groups.write(
+    return broker.coordinators.groups.write(
         heartbeat.group_id, lambda shard, moment, reply: shard.heartbeat(heartbeat, reply, moment), _failed
     )
-    return reply
 
 
 def _failed(error: ErrorCode) -> Heard:

@@ -1,6 +1,6 @@
 """LeaveGroup (13): members of a classic group go, and the others rebalance.
 
-Up to version 2 one member, whose error is the answer's; since then several, static ones by their instance id.
+- v0 to v2: one member, whose error is the answer's. v3: KIP-345, several, static ones by their instance id.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def handle(broker: CoordinatorBroker, context: RequestContext, request: Request)
         leavers = [Leaver(request.member_id)]
     else:
         leavers = [Leaver(member.member_id, member.group_instance_id) for member in request.members]
-    reply: Reply = broker.coordinators.groups.write(
+    reply = broker.coordinators.groups.write(
         request.group_id,
         lambda shard, moment, reply: shard.leave(request.group_id, leavers, reply, moment),
         AllLeft,

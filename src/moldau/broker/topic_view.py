@@ -41,7 +41,7 @@ def partition_view(
 
 
 def _offline_view(place: TopicPartition, state: PartitionState) -> PartitionShown:
-    """As Kafka shows it, but for the leader epoch, which it raises: who leads has not changed here."""
+    """As Kafka's KRaftMetadataCache shows it, but in the leader epoch of before: who leads has not changed here."""
     return PartitionShown(
         error_code=ErrorCode.leader_not_available,
         partition_index=place.partition,

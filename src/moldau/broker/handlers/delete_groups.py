@@ -1,4 +1,4 @@
-"""DeleteGroups (42): groups without members go, with their offsets."""
+"""DeleteGroups (42): groups without members go, with their offsets (KIP-229)."""
 
 from __future__ import annotations
 

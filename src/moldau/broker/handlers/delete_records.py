@@ -1,4 +1,4 @@
-"""DeleteRecords (21): let partitions begin at an offset; -1 means the high watermark.
+"""DeleteRecords (21): let partitions begin at an offset; -1 means the high watermark (KIP-107).
 
 What lies before is gone for readers at once and, when the answer is sent, for good: log starts are checkpointed
 before it. Room on the disk is freed by the next look at retention, in whole segments. Topics that are only compacted

@@ -1,8 +1,8 @@
 """FindCoordinator (10): which broker coordinates a group or a transactional id.
 
 It is the leader of the key's partition of `__consumer_offsets` or `__transaction_state`, topics that are made when they
-are first needed; Kafka answers COORDINATOR_NOT_AVAILABLE meanwhile, here the answer waits for it. Where nobody leads
-the partition, it is COORDINATOR_NOT_AVAILABLE here, too. Share groups are not served yet, so asking for their
+are first needed; KafkaApis answers COORDINATOR_NOT_AVAILABLE meanwhile, here the answer waits for it. Where nobody
+leads the partition, it is COORDINATOR_NOT_AVAILABLE here, too. Share groups are not served yet, so asking for their
 coordinator gets INVALID_REQUEST with that reason rather than an address that would not help.
 
 - v1: transactional ids too; the answer has a text (up to v3 "NONE" where all is well).

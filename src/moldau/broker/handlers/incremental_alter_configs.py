@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (44): single settings set, deleted, appended to or taken from.
+"""IncrementalAlterConfigs (44): single settings set, deleted, appended to or taken from (KIP-339).
 
 The decisions and their texts are in `controller.configs`; the levels of loggers are changed in this process at once.
 """

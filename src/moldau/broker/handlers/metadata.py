@@ -1,8 +1,14 @@
 """Metadata (3): the brokers, and where the partitions of topics are led.
 
-A client asks for topics by name, from version 12 on by id, or for all of them (no list; in version 0 an empty
-one). A topic that is not there is created where the client and `auto.create.topics.enable` allow it, and is
-in the same answer: Kafka creates it behind an UNKNOWN_TOPIC_OR_PARTITION, so clients are ready for either.
+A client asks for topics by name or id, or for all of them (no list). A topic that is not there is created where the
+client and `auto.create.topics.enable` allow it, and is in the same answer: Kafka's AutoTopicCreationManager creates it
+behind an UNKNOWN_TOPIC_OR_PARTITION, so clients are ready for either.
+
+- v0: an empty list asks for all topics. v1: the answer has racks and the controller.
+- v4: the client says whether topics may be created.
+- v7: KIP-320, leader epochs. v8: KIP-430, the operations that the client may do (since v11 not those on the cluster).
+- v12: KIP-516, topics by id; v10 and v11 have the field, but do not serve it.
+- v13: KIP-1102, the answer has an error of its own.
 """
 
 from __future__ import annotations
@@ -26,9 +32,8 @@ API_KEY = 3
 VERSIONS = (0, 13)
 
 BY_ID_SINCE_VERSION = 12
-#: Of the reasons why a topic could not be created, those that a client is told; for others the topic is just
-#: not there.
 _TOLD = (ErrorCode.invalid_topic_exception, ErrorCode.invalid_replication_factor)
+"""Of the reasons why a topic could not be created, those that a client is told; for others it is just not there."""
 
 
 def handle(
@@ -132,7 +137,7 @@ def _missing(error: ErrorCode, name: str | None, topic_id: UUID | None, operatio
 
 
 def _refused(request: Request) -> MetadataResponse:
-    """Versions 10 and 11 have the field of the id, and Kafka does not serve it: nothing but the error is answered."""
+    """By id in versions 10 and 11, which KafkaApis does not serve: nothing but the error is answered."""
     topics = (
         _missing(ErrorCode.invalid_request, asked.name or "", _id(asked), OPERATIONS_UNASKED)
         for asked in request.topics

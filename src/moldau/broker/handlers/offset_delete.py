@@ -1,4 +1,4 @@
-"""OffsetDelete (47): forget offsets that a group has committed, of topics that it does not read any more."""
+"""OffsetDelete (47): forget offsets that a group has committed, of topics that it does not read any more (KIP-496)."""
 
 from __future__ import annotations
 

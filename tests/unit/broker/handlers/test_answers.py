@@ -59,19 +59,20 @@ def substituted(hint: Any, given: Any) -> Any:
 class Place(NamedTuple):
     """A struct of a schema, and the class that answers for it."""
 
+    version: int
     path: str
     answer: Any
     specs: tuple[FieldSpec, ...]
 
 
-def places(path: str, answer: Any, struct: type[Any]) -> Iterator[Place]:
+def places(version: int, path: str, answer: Any, struct: type[Any]) -> Iterator[Place]:
     specs = field_specs(struct)
-    yield Place(path, answer, specs)
+    yield Place(version, path, answer, specs)
     fields = fields_of(answer)
     for spec in specs:
         hint = fields.get(spec.name)
         if spec.struct and hint is not None and hint != tuple[()]:
-            yield from places(f"{path}.{spec.name}", item_of(hint, spec), spec.struct)
+            yield from places(version, f"{path}.{spec.name}", item_of(hint, spec), spec.struct)
 
 
 def item_of(hint: Any, spec: FieldSpec) -> Any:
@@ -89,7 +90,7 @@ def places_of(route: Route) -> list[Place]:
         place
         for version in range(route.min_version, route.max_version + 1)
         for place in places(
-            f"{route.name} v{version}", answer, message_class("response", route.api_key, version)
+            version, f"{route.name} v{version}", answer, message_class("response", route.api_key, version)
         )
     ]
 
@@ -114,6 +115,24 @@ def test_a_field_of_an_answer_has_the_type_of_the_schema(route: Route) -> None:
                 wanted = TYPED.get(spec.kafka_type, int)
                 is_code = wanted is int and issubclass(present, IntEnum)
                 assert present is wanted or is_code, f"{place.path}: {spec.name} is {present}"
+
+
+NULL_SINCE_VERSION = {
+    ("TopicShown", "name"): 12,  # before, topics are not asked for by id
+    ("DeletableTopicResult", "name"): 6,  # the same
+    ("Joined", "protocol_name"): 7,  # `join_group.shaped` puts an empty text there
+}
+
+
+@pytest.mark.parametrize("route", HANDLED, ids=lambda route: route.name)
+def test_a_field_that_may_be_null_in_an_answer_may_be_so_in_the_schema(route: Route) -> None:
+    """A null that the version has no way to write would end the connection. An id that is null is all zeros."""
+    for place in places_of(route):
+        fields = fields_of(place.answer)
+        for spec in place.specs:
+            may_be_null = NoneType in parts(fields[spec.name]) and spec.kafka_type != "uuid"
+            if place.version >= NULL_SINCE_VERSION.get((place.answer.__name__, spec.name), 0):
+                assert spec.nullable or not may_be_null, f"{place.path}: {spec.name}"
 
 
 SHARED = {

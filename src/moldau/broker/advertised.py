@@ -7,12 +7,12 @@ localhost, a container or a VM.
 
 from __future__ import annotations
 
-from moldau.broker.interface import AdminBroker, AdminContext
+from moldau.broker.interface import ClusterView, RequestContext
 from moldau.metadata.records import BrokerInfo
 from moldau.runtime.ports import Address
 
 
-def advertised_endpoint(broker: AdminBroker, context: AdminContext) -> Address:
+def advertised_endpoint(broker: ClusterView, context: RequestContext) -> Address:
     """This broker's own address, for this client."""
     local_host, local_port = context.local_address
     # An IPv4 client on a socket for both families: it knows only the IPv4 address.
@@ -21,7 +21,7 @@ def advertised_endpoint(broker: AdminBroker, context: AdminContext) -> Address:
     return host or local_host, port
 
 
-def endpoint_of(broker: AdminBroker, context: AdminContext, other: BrokerInfo) -> Address | None:
+def endpoint_of(broker: ClusterView, context: RequestContext, other: BrokerInfo) -> Address | None:
     """Any broker's address on the client's listener; None where it does not have that listener."""
     if other.id == broker.node_id:
         return advertised_endpoint(broker, context)

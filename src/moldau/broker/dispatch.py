@@ -1,8 +1,8 @@
 """From a frame to the handler of its API, and from the handler's result to an answer.
 
 A handler module declares `API_KEY`, `VERSIONS = (min, max)` and either
-- `handle(broker, context, request)`, sync or async: gets the decoded request, returns an object with the attributes of
-  the newest response, or a coordinator's `Reply` that will have it; or
+- `handle(broker, context, request)`, sync or async: gets the decoded request and a role of the broker
+  (`broker.interface`), returns an answer (`broker.answers`) or a coordinator's `Reply` that will have it; or
 - `serve(broker, connection, frame, position, version, correlation_id)`: gets the raw frame, returns the whole answer,
   or None where it holds a slot of the connection or there is no answer. Only the data path needs it.
 
@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from moldau.base.invariant import InvariantBroken
 from moldau.base.limits import DECODED_REQUEST_BYTES_MAX
 from moldau.broker.connection import Answer, Connection, Slot
+from moldau.broker.interface import ServingBroker
 from moldau.coordinator.reply import Reply
 from moldau.runtime.ports import Address
 from moldau.wire.apis import API_VERSIONS, APIS
@@ -87,7 +88,7 @@ def routes(modules: Iterable[ModuleType]) -> dict[int, Route]:
 
 
 class Dispatcher:
-    def __init__(self, broker: Any, table: dict[int, Route]) -> None:
+    def __init__(self, broker: ServingBroker, table: dict[int, Route]) -> None:
         self._broker = broker
         self._tasks = broker.runtime.tasks
         self._metrics = broker.metrics

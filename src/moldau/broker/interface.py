@@ -1,21 +1,43 @@
-"""What the admin handlers use of the broker and of the request's context; `node.Broker` and
-`dispatch.Context` have it.
+"""What handlers use of the broker and of a request's context, as small roles: `node.Broker` and `dispatch.Context` fill
+them.
 
-The handlers of the data path use more and say so themselves.
+A handler names the smallest role that it needs, so its signature says what it can reach, and a test can stand in for
+it. The end of this module has mypy check that the node fills every role. Produce and Fetch use more, and say so
+themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from moldau.base.errors import ErrorCode
+from moldau.base.ids import TopicPartition
 from moldau.config.broker import BrokerConfig
-from moldau.controller.controller import Controller
 from moldau.metadata.image import ClusterImage
-from moldau.runtime.ports import Address, Runtime
+from moldau.runtime.ports import Address, Clock, Runtime
+
+if TYPE_CHECKING:  # the parts whose modules a role's user need not load
+    from moldau.broker.connection import Connection
+    from moldau.broker.dispatch import Context, Route
+    from moldau.broker.metrics import Metrics
+    from moldau.broker.node import Broker
+    from moldau.controller.controller import Controller
+    from moldau.coordinator.group.shard import GroupShard
+    from moldau.coordinator.runtime import CoordinatorRuntime
+    from moldau.coordinator.transaction.shard import TransactionShard
+    from moldau.log.manager import LogManager
+    from moldau.replication.fetch_session import TopicRef
+    from moldau.replication.partition import Partition
+
+Request: TypeAlias = Any
+"""A decoded request, or a struct of one: kio's dataclass of the request's own version, so there is no one type for it.
+Fields that all served versions have are read as they are, others with `getattr(request, "field", default)`."""
 
 
-class AdminBroker(Protocol):
+class ClusterView(Protocol):
+    """What any handler may look at."""
+
     @property
     def node_id(self) -> int: ...
 
@@ -23,35 +45,112 @@ class AdminBroker(Protocol):
     def image(self) -> ClusterImage: ...
 
     @property
-    def controller(self) -> Controller: ...
-
-    @property
     def config(self) -> BrokerConfig:
         """With the dynamic settings of now: made anew (`with_dynamic`) when they change."""
         ...
 
-    @property
-    def partitions(self) -> Mapping[Any, Any]:
-        """TopicPartition -> replication.Partition, those that this broker holds."""
-        ...
 
-    @property
-    def offline(self) -> Set[Any]:
-        """TopicPartition: those whose disk has failed."""
-        ...
-
-    @property
-    def log_manager(self) -> Any:
-        """log.LogManager, for its folders."""
-        ...
+class DataBroker(ClusterView, Protocol):
+    """The partitions that this broker holds, and their logs."""
 
     @property
     def runtime(self) -> Runtime: ...
 
+    @property
+    def partitions(self) -> Mapping[TopicPartition, Partition]: ...
 
-class AdminContext(Protocol):
+    @property
+    def offline(self) -> Set[TopicPartition]:
+        """Those whose disk has failed."""
+        ...
+
+    @property
+    def log_manager(self) -> LogManager: ...
+
+    def partition(self, topic: TopicRef, index: int) -> Partition:
+        """By the topic's name or the bytes of its id; KafkaError where this broker does not hold it."""
+        ...
+
+
+class Coordinating(Protocol):
+    """`broker.coordinators.Coordinators`, as far as requests are concerned."""
+
+    @property
+    def groups(self) -> CoordinatorRuntime[GroupShard]: ...
+
+    @property
+    def transactions(self) -> CoordinatorRuntime[TransactionShard]: ...
+
+    async def find(self, topic: str, key: str) -> tuple[ErrorCode, int]:
+        """The id of the broker that coordinates a key."""
+        ...
+
+    async def partition_of(self, topic: str, key: str) -> int | None:
+        """The partition of an internal topic that a key belongs to; None where the topic cannot be made."""
+        ...
+
+
+class CoordinatorBroker(ClusterView, Protocol):
+    """The coordinators of the partitions that this broker leads."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def coordinators(self) -> Coordinating: ...
+
+
+class AdminBroker(ClusterView, Protocol):
+    """Changes of the cluster, and views of it."""
+
+    @property
+    def controller(self) -> Controller: ...
+
+    @property
+    def offline(self) -> Set[TopicPartition]:
+        """Those whose disk has failed on this broker."""
+        ...
+
+
+class ProducerIdBroker(CoordinatorBroker, AdminBroker, Protocol):
+    """Coordinators that may need a new producer id, which only the controller gives."""
+
+
+class TransactionBroker(CoordinatorBroker, DataBroker, Protocol):
+    """Coordinators, and the partitions that a transaction writes to."""
+
+
+class ServingBroker(Protocol):
+    """What the dispatcher and ApiVersions use."""
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+    @property
+    def metrics(self) -> Metrics: ...
+
+    @property
+    def routes(self) -> Mapping[int, Route]: ...
+
+    def fail(self, error: BaseException) -> None:
+        """A broken invariant: the node stops."""
+        ...
+
+
+class RequestContext(Protocol):
+    """Who asks, and how: what a handler may want to know beside the request."""
+
     @property
     def version(self) -> int: ...
+
+    @property
+    def client_id(self) -> str | None: ...
+
+    @property
+    def client_host(self) -> str: ...
+
+    @property
+    def connection(self) -> Connection: ...
 
     @property
     def listener_name(self) -> str: ...
@@ -62,7 +161,18 @@ class AdminContext(Protocol):
         ...
 
     @property
-    def client_id(self) -> str | None: ...
-
-    @property
     def principal(self) -> str: ...
+
+
+if TYPE_CHECKING:
+
+    def _fill(
+        ids: ProducerIdBroker,
+        transactions: TransactionBroker,
+        serving: ServingBroker,
+        context: RequestContext,
+    ) -> None: ...
+
+    def _node_fills_every_role(node: Broker, context: Context) -> None:
+        """The first two are made of all the others."""
+        _fill(node, node, node, context)

@@ -3,70 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from types import SimpleNamespace
 
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
+from moldau.broker.answers.metadata import PartitionShown, TopicShown
 from moldau.metadata.image import ClusterImage, Topic
-from moldau.metadata.records import PartitionState
-
-#: Where the client did not ask which operations it may do.
-OPERATIONS_UNASKED = -(1 << 31)
+from moldau.metadata.records import NO_LEADER, PartitionState
 
 
 def bits(*operations: int) -> int:
     return sum(1 << operation for operation in operations)
 
 
-# Kafka's numbers: 3 read, 4 write, 5 create, 6 delete, 7 alter, 8 describe, 9 cluster action, 10 describe
-# configs,
-# 11 alter configs, 12 idempotent write. Without an authorizer everyone may do everything.
+# The codes of Kafka's AclOperation: 3 read, 4 write, 5 create, 6 delete, 7 alter, 8 describe, 9 cluster action,
+# 10 describe configs, 11 alter configs, 12 idempotent write. Without an authorizer everyone may do everything.
 TOPIC_OPERATIONS = bits(3, 4, 5, 6, 7, 8, 10, 11)
 CLUSTER_OPERATIONS = bits(5, 7, 8, 9, 10, 11, 12)
 
 
 def partition_view(
     image: ClusterImage, place: TopicPartition, state: PartitionState, offline: Set[TopicPartition]
-) -> SimpleNamespace:
+) -> PartitionShown:
     """`offline` are the partitions whose disk has failed on this broker, which leads all that it holds."""
     brokers = image.brokers
     if place in offline:
         return _offline_view(place, state)
     is_led = state.leader in brokers
-    return SimpleNamespace(
-        error_code=ErrorCode.none if is_led else ErrorCode.leader_not_available,
-        partition_index=place.partition,
-        leader_id=state.leader if is_led else -1,
-        leader_epoch=state.leader_epoch,
-        replica_nodes=state.replicas,
-        isr_nodes=state.isr,
-        offline_replicas=tuple(replica for replica in state.replicas if replica not in brokers),
-        eligible_leader_replicas=(),
-        last_known_elr=(),
+    return PartitionShown(
+        ErrorCode.none if is_led else ErrorCode.leader_not_available,
+        place.partition,
+        state.leader if is_led else NO_LEADER,
+        state.leader_epoch,
+        state.replicas,
+        state.isr,
+        tuple([replica for replica in state.replicas if replica not in brokers]),
     )
 
 
-def _offline_view(place: TopicPartition, state: PartitionState) -> SimpleNamespace:
-    """As Kafka shows it, but for the leader epoch, which it raises: who leads has not changed here."""
-    return SimpleNamespace(
+def _offline_view(place: TopicPartition, state: PartitionState) -> PartitionShown:
+    """As Kafka's KRaftMetadataCache shows it, but in the leader epoch of before: who leads has not changed here."""
+    return PartitionShown(
         error_code=ErrorCode.leader_not_available,
         partition_index=place.partition,
-        leader_id=-1,
+        leader_id=NO_LEADER,
         leader_epoch=state.leader_epoch,
         replica_nodes=state.replicas,
         isr_nodes=(),
         offline_replicas=state.replicas,
         eligible_leader_replicas=state.isr,
-        last_known_elr=(),
     )
 
 
-def topic_view(topic: Topic, partitions: tuple[SimpleNamespace, ...], operations: int) -> SimpleNamespace:
-    return SimpleNamespace(
-        error_code=ErrorCode.none,
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.is_internal,
-        partitions=partitions,
-        topic_authorized_operations=operations,
-    )
+def topic_view(topic: Topic, partitions: tuple[PartitionShown, ...], operations: int) -> TopicShown:
+    return TopicShown(ErrorCode.none, topic.name, topic.topic_id, topic.is_internal, partitions, operations)

@@ -1,16 +1,17 @@
 """AddOffsetsToTxn (25): a group's partition of `__consumer_offsets` becomes part of a transaction.
 
 Offsets of the group can then be committed with it (TxnOffsetCommit), to count when it is committed.
+
+- v2: KIP-588, PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before.
 """
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.base.internal_topics import CONSUMER_OFFSETS
+from moldau.broker.answers.transactions import AddOffsetsToTxnResponse
+from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.coordinator.transaction.messages import Add
 
 API_KEY = 25
@@ -19,14 +20,16 @@ VERSIONS = (0, 4)
 FENCED_SINCE_VERSION = 2
 
 
-async def handle(broker: Any, context: Any, request: Any) -> object:
+async def handle(
+    broker: CoordinatorBroker, context: RequestContext, request: Request
+) -> AddOffsetsToTxnResponse:
     error = await _add(broker, request)
     if error is ErrorCode.producer_fenced and context.version < FENCED_SINCE_VERSION:
         error = ErrorCode.invalid_producer_epoch
-    return SimpleNamespace(throttle_time=0, error_code=error)
+    return AddOffsetsToTxnResponse(error)
 
 
-async def _add(broker: Any, request: Any) -> ErrorCode:
+async def _add(broker: CoordinatorBroker, request: Request) -> ErrorCode:
     if not request.transactional_id:
         return ErrorCode.invalid_request
     index = await broker.coordinators.partition_of(CONSUMER_OFFSETS, request.group_id)

@@ -1,8 +1,10 @@
 """AddPartitionsToTxn (24): partitions become part of a transaction before anything is written to them.
 
-Up to version 3 from a producer, for its one transaction; from version 4 on from brokers, for several, to add or only to
-verify (KIP-890). One partition that does not exist, or is not a producer's to write to, spoils the request: then none
-is added.
+One partition that does not exist, or is not a producer's to write to, spoils the request: then none is added.
+
+- v0 to v3: from a producer, for its one transaction.
+- v2: KIP-588, PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before.
+- v4: KIP-890, from brokers, for several transactions, to add or only to verify.
 
 Deviation: a list of no transactions is answered with no results. Apache Kafka 4.3 never answers it, nor anything that
 comes after it on the connection.
@@ -11,12 +13,18 @@ comes after it on the connection.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.base.internal_topics import INTERNAL_TOPICS
+from moldau.broker.answers.transactions import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
+from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.coordinator.transaction.messages import Add
 from moldau.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
 
@@ -27,6 +35,7 @@ BATCHED_SINCE_VERSION = 4
 FENCED_SINCE_VERSION = 2
 
 Outcomes = Mapping[TopicPartition, ErrorCode]
+Results = tuple[AddPartitionsToTxnTopicResult, ...]
 
 
 class Wanted(NamedTuple):
@@ -36,23 +45,17 @@ class Wanted(NamedTuple):
     """As they were asked for; one that is named twice is answered twice."""
 
 
-async def handle(broker: Any, context: Any, request: Any) -> object:
+async def handle(
+    broker: CoordinatorBroker, context: RequestContext, request: Request
+) -> AddPartitionsToTxnResponse:
     results = [
-        SimpleNamespace(
-            transactional_id=wanted.add.transactional_id,
-            topic_results=await _results(broker, context.version, wanted),
-        )
+        AddPartitionsToTxnResult(wanted.add.transactional_id, await _results(broker, context.version, wanted))
         for wanted in _wanted(context.version, request)
     ]
-    return SimpleNamespace(
-        throttle_time=0,
-        error_code=ErrorCode.none,
-        results_by_transaction=tuple(results),
-        results_by_topic_v3_and_below=results[0].topic_results if results else (),
-    )
+    return AddPartitionsToTxnResponse(tuple(results), results[0].topic_results if results else ())
 
 
-def _wanted(version: int, request: Any) -> list[Wanted]:
+def _wanted(version: int, request: Request) -> list[Wanted]:
     if version >= BATCHED_SINCE_VERSION:
         return [
             _want(
@@ -71,13 +74,15 @@ def _wanted(version: int, request: Any) -> list[Wanted]:
     return [_want(producer, request.v3_and_below_topics, 0, verify_only=False)]
 
 
-def _want(producer: tuple[str, int, int], topics: Iterable[Any], version: int, verify_only: bool) -> Wanted:
+def _want(
+    producer: tuple[str, int, int], topics: Iterable[Request], version: int, verify_only: bool
+) -> Wanted:
     asked = tuple((topic.name, tuple(topic.partitions)) for topic in topics)
     places = [TopicPartition(topic, index) for topic, indexes in asked for index in indexes]
     return Wanted(Add(*producer, tuple(dict.fromkeys(places)), version), verify_only, asked)
 
 
-async def _results(broker: Any, version: int, wanted: Wanted) -> tuple[object, ...]:
+async def _results(broker: CoordinatorBroker, version: int, wanted: Wanted) -> Results:
     add = wanted.add
     refused = {place: error for place in add.partitions if (error := _refusal(broker, version, place))}
     if refused:
@@ -103,7 +108,7 @@ async def _results(broker: Any, version: int, wanted: Wanted) -> tuple[object, .
     return tuple(_result(topic, ((index, error) for index in indexes)) for topic, indexes in wanted.topics)
 
 
-def _refusal(broker: Any, version: int, place: TopicPartition) -> ErrorCode:
+def _refusal(broker: CoordinatorBroker, version: int, place: TopicPartition) -> ErrorCode:
     if version < BATCHED_SINCE_VERSION and place.topic in INTERNAL_TOPICS:
         return ErrorCode.topic_authorization_failed  # a producer has no business there
     topic = broker.image.topics.get(place.topic)
@@ -111,17 +116,14 @@ def _refusal(broker: Any, version: int, place: TopicPartition) -> ErrorCode:
     return ErrorCode.none if is_there else ErrorCode.unknown_topic_or_partition
 
 
-def _by_topic(outcomes: Outcomes) -> tuple[object, ...]:
+def _by_topic(outcomes: Outcomes) -> Results:
     topics: dict[str, list[tuple[int, ErrorCode]]] = {}
     for (topic, index), error in outcomes.items():
         topics.setdefault(topic, []).append((index, error))
     return tuple(_result(topic, partitions) for topic, partitions in topics.items())
 
 
-def _result(topic: str, partitions: Iterable[tuple[int, ErrorCode]]) -> object:
-    return SimpleNamespace(
-        name=topic,
-        results_by_partition=tuple(
-            SimpleNamespace(partition_index=index, partition_error_code=error) for index, error in partitions
-        ),
+def _result(topic: str, partitions: Iterable[tuple[int, ErrorCode]]) -> AddPartitionsToTxnTopicResult:
+    return AddPartitionsToTxnTopicResult(
+        topic, tuple(AddPartitionsToTxnPartitionResult(index, error) for index, error in partitions)
     )

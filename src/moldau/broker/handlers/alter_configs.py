@@ -5,17 +5,15 @@ The decisions and their texts are in `controller.configs`. Loggers are not among
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
-from moldau.broker.interface import AdminBroker, AdminContext
+from moldau.broker.answers.configs import AlterConfigsResourceResponse, AlterConfigsResponse
+from moldau.broker.interface import AdminBroker, Request, RequestContext
 from moldau.controller.configs import Alteration, Alterations, AlterOutcome
 
 API_KEY = 33
 VERSIONS = (0, 2)
 
 
-async def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
+async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> AlterConfigsResponse:
     resources = [
         Alterations(
             asked.resource_type,
@@ -26,13 +24,8 @@ async def handle(broker: AdminBroker, context: AdminContext, request: Any) -> ob
         for asked in request.resources
     ]
     outcomes = await broker.controller.alter_configs(resources, validate_only=request.validate_only)
-    return SimpleNamespace(throttle_time=0, responses=tuple(map(answer_for, outcomes)))
+    return AlterConfigsResponse(tuple(map(answer_for, outcomes)))
 
 
-def answer_for(outcome: AlterOutcome) -> SimpleNamespace:
-    return SimpleNamespace(
-        error_code=outcome.error,
-        error_message=outcome.message,
-        resource_type=outcome.type,
-        resource_name=outcome.name,
-    )
+def answer_for(outcome: AlterOutcome) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(outcome.error, outcome.message, outcome.type, outcome.name)

@@ -1,16 +1,26 @@
 """ApiVersions (18): what this broker serves.
 
 A request of a version that is not served gets a v0 body with UNSUPPORTED_VERSION and the versions of ApiVersions
-itself (`request` is None then). From v3 on the client names its software, which must look like a name (KIP-511).
+itself (`request` is None then).
+
+- v3: KIP-511, the client names its software, which must look like a name. KIP-584, the answer has features.
+- v4: features may be supported from version 0 on (KAFKA-17011).
 """
 
 from __future__ import annotations
 
 import re
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Iterable
 
 from moldau.base.errors import ErrorCode
+from moldau.broker.answers.metadata import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from moldau.broker.dispatch import Route
+from moldau.broker.interface import Request, RequestContext, ServingBroker
 
 API_KEY = 18
 VERSIONS = (0, 4)
@@ -24,11 +34,11 @@ there are consumer groups (KIP-848); by that of transactions, that an epoch belo
 add partitions themselves (KIP-890)."""
 FEATURES_EPOCH = 0
 FEATURES_FROM_0_SINCE_VERSION = 4
-"""Before that, features that are supported from version 0 on are left out, as Kafka does: Java clients from 3.2 to 3.8
-take a range from 0 for an error and give up their network thread."""
+"""Before that, features that are supported from version 0 on are left out, as Kafka's ApiVersionsResponse does: Java
+clients from 3.2 to 3.8 take a range from 0 for an error and give up their network thread."""
 
 
-def handle(broker: Any, context: Any, request: Any) -> object:
+def handle(broker: ServingBroker, context: RequestContext, request: Request) -> ApiVersionsResponse:
     if request is None:
         return _answer(0, ErrorCode.unsupported_version, [broker.routes[API_KEY]])
     if context.version >= SOFTWARE_SINCE_VERSION:
@@ -39,26 +49,16 @@ def handle(broker: Any, context: Any, request: Any) -> object:
     return _answer(context.version, ErrorCode.none, broker.routes.values())
 
 
-def _answer(version: int, error: ErrorCode, routes: Any) -> object:
+def _answer(version: int, error: ErrorCode, routes: Iterable[Route]) -> ApiVersionsResponse:
     least = 0 if version >= FEATURES_FROM_0_SINCE_VERSION else 1
-    return SimpleNamespace(
+    return ApiVersionsResponse(
         error_code=error,
         api_keys=tuple(
-            SimpleNamespace(
-                api_key=route.api_key, min_version=route.advertised_min_version, max_version=route.max_version
-            )
-            for route in routes
+            ApiVersion(route.api_key, route.advertised_min_version, route.max_version) for route in routes
         ),
-        throttle_time=0,
         supported_features=tuple(
-            SimpleNamespace(name=name, min_version=low, max_version=high)
-            for name, low, high, _ in FEATURES
-            if low >= least
+            SupportedFeatureKey(name, low, high) for name, low, high, _ in FEATURES if low >= least
         ),
         finalized_features_epoch=FEATURES_EPOCH,
-        finalized_features=tuple(
-            SimpleNamespace(name=name, max_version_level=level, min_version_level=level)
-            for name, _, _, level in FEATURES
-        ),
-        zk_migration_ready=False,
+        finalized_features=tuple(FinalizedFeatureKey(name, level, level) for name, _, _, level in FEATURES),
     )

@@ -1,16 +1,18 @@
 """ConsumerGroupHeartbeat (68): join, stay in, change or leave a consumer group (KIP-848).
 
-The coordinator assigns the partitions; the answer has them when they have changed. From version 1 on members choose
-their own ids, and may subscribe by a regular expression. The rules are in `coordinator.group.consumer`.
+The coordinator assigns the partitions; the answer has them when they have changed. The rules are in
+`coordinator.group.consumer`.
+
+- v1: KIP-1082, members choose their own ids; they may subscribe by a regular expression.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 from uuid import UUID
 
 from moldau.base.errors import ErrorCode, KafkaError
+from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.coordinator.group.consumer.member import JOINING, LEAVING, LEAVING_FOR_A_WHILE
 from moldau.coordinator.group.consumer.messages import NOT_SAID_MS, Beat, Beaten
 from moldau.coordinator.reply import Reply
@@ -22,7 +24,7 @@ VERSIONS = (0, 1)
 OWN_ID_SINCE_VERSION = 1
 
 
-def handle(broker: Any, context: Any, request: Any) -> Reply | Beaten:
+def handle(broker: CoordinatorBroker, context: RequestContext, request: Request) -> Reply | Beaten:
     if not is_served(broker):
         return Beaten(ErrorCode.unsupported_version)
     beat = _beat(context, request)
@@ -30,17 +32,16 @@ def handle(broker: Any, context: Any, request: Any) -> Reply | Beaten:
         _check(context.version, beat, broker.config["group.consumer.assignors"])
     except KafkaError as refusal:
         return Beaten(refusal.code, refusal.message)
-    reply: Reply = broker.coordinators.groups.write(
+    return broker.coordinators.groups.write(
         beat.group_id, lambda shard, moment, reply: shard.beat(beat, reply, moment), Beaten
     )
-    return reply
 
 
-def is_served(broker: Any) -> bool:
+def is_served(broker: CoordinatorBroker) -> bool:
     return "consumer" in broker.config["group.coordinator.rebalance.protocols"]
 
 
-def _beat(context: Any, request: Any) -> Beat:
+def _beat(context: RequestContext, request: Request) -> Beat:
     owned = request.topic_partitions
     return Beat(
         group_id=request.group_id,
@@ -58,7 +59,7 @@ def _beat(context: Any, request: Any) -> Beat:
     )
 
 
-def owned_partitions(rows: Iterable[Any]) -> dict[UUID, frozenset[int]]:
+def owned_partitions(rows: Iterable[Request]) -> dict[UUID, frozenset[int]]:
     """A topic that is named twice counts with both: what a member has must not seem to be free."""
     owned: dict[UUID, frozenset[int]] = {}
     for row in rows:
@@ -67,7 +68,7 @@ def owned_partitions(rows: Iterable[Any]) -> dict[UUID, frozenset[int]]:
 
 
 def _check(version: int, beat: Beat, assignors: list[str]) -> None:
-    """As Kafka does before it looks for the group."""
+    """As Kafka's throwIfConsumerGroupHeartbeatRequestIsInvalid does, before it looks for the group."""
     has_own_id = version >= OWN_ID_SINCE_VERSION or beat.epoch > JOINING or beat.epoch == LEAVING
     if has_own_id and not beat.member_id.strip():
         raise _invalid("MemberId can't be empty.")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
-from moldau.broker.interface import AdminBroker, AdminContext
+from moldau.broker.answers.configs import AclCreationResult, CreateAclsResponse
+from moldau.broker.interface import ClusterView, Request, RequestContext
 from moldau.broker.no_authorizer import ERROR, MESSAGE, refuse_unknown
 
 API_KEY = 30
 VERSIONS = (1, 3)
 
 
-def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
+def handle(broker: ClusterView, context: RequestContext, request: Request) -> CreateAclsResponse:
     for acl in request.creations:
         refuse_unknown(acl.resource_type, acl.resource_pattern_type, acl.operation, acl.permission_type)
-    refused = SimpleNamespace(error_code=ERROR, error_message=MESSAGE)
-    return SimpleNamespace(throttle_time=0, results=(refused,) * len(request.creations))
+    return CreateAclsResponse((AclCreationResult(ERROR, MESSAGE),) * len(request.creations))

@@ -1,20 +1,16 @@
-"""CreatePartitions (37): more partitions for topics. The decisions and their texts are in
-`controller.topics`.
-"""
+"""CreatePartitions (37): more partitions for topics. The decisions and their texts are in `controller.topics`."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
-from moldau.broker.interface import AdminBroker, AdminContext
+from moldau.broker.answers.topics import CreatePartitionsResponse, CreatePartitionsTopicResult
+from moldau.broker.interface import AdminBroker, Request, RequestContext
 from moldau.controller.topics import MorePartitions
 
 API_KEY = 37
 VERSIONS = (0, 3)
 
 
-async def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
+async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> CreatePartitionsResponse:
     topics = [
         MorePartitions(
             topic.name,
@@ -24,10 +20,8 @@ async def handle(broker: AdminBroker, context: AdminContext, request: Any) -> ob
         for topic in request.topics
     ]
     outcomes = await broker.controller.create_partitions(topics, validate_only=request.validate_only)
-    return SimpleNamespace(
-        throttle_time=0,
-        results=tuple(
-            SimpleNamespace(name=outcome.name, error_code=outcome.error, error_message=outcome.message)
-            for outcome in outcomes
-        ),
+    return CreatePartitionsResponse(
+        tuple(
+            CreatePartitionsTopicResult(outcome.name, outcome.error, outcome.message) for outcome in outcomes
+        )
     )

@@ -1,15 +1,16 @@
 """CreateTopics (19): new topics, or what would happen if they were created (validate only).
 
-The decisions and their texts are in `controller.topics`. From version 5 on the answer has the settings that
-the topic got, as they are in force.
+The decisions and their texts are in `controller.topics`.
+
+- v4: KIP-464, the numbers of partitions and replicas may be left to the broker.
+- v5: KIP-525, the answer has the settings that the topic got, as they are in force.
+- v7: KIP-516, the answer has the topic's id.
 """
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
-from moldau.broker.interface import AdminBroker, AdminContext
+from moldau.broker.answers.topics import CreatableTopicResult, CreateTopicsResponse
+from moldau.broker.interface import AdminBroker, Request, RequestContext
 from moldau.config.describe import effective_topic
 from moldau.controller.topics import CreateOutcome, NewTopic
 
@@ -19,7 +20,7 @@ VERSIONS = (2, 7)
 SETTINGS_SINCE_VERSION = 5
 
 
-async def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
+async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> CreateTopicsResponse:
     topics = [
         NewTopic(
             topic.name,
@@ -32,21 +33,19 @@ async def handle(broker: AdminBroker, context: AdminContext, request: Any) -> ob
     ]
     outcomes = await broker.controller.create_topics(topics, validate_only=request.validate_only)
     with_settings = context.version >= SETTINGS_SINCE_VERSION
-    return SimpleNamespace(
-        throttle_time=0, topics=tuple(_answer(broker, outcome, with_settings) for outcome in outcomes)
-    )
+    return CreateTopicsResponse(tuple(_answer(broker, outcome, with_settings) for outcome in outcomes))
 
 
-def _answer(broker: AdminBroker, outcome: CreateOutcome, with_settings: bool) -> SimpleNamespace:
+def _answer(broker: AdminBroker, outcome: CreateOutcome, with_settings: bool) -> CreatableTopicResult:
     record = outcome.record
-    configs = effective_topic(broker.config, record.configs) if record is not None and with_settings else ()
-    return SimpleNamespace(
-        name=outcome.name,
-        topic_id=None if record is None else record.topic_id,
-        error_code=outcome.error,
-        error_message=outcome.message,
-        topic_config_error_code=0,
-        num_partitions=-1 if record is None else len(record.partitions),
-        replication_factor=-1 if record is None else len(record.partitions[0].replicas),
-        configs=configs,
+    if record is None:
+        return CreatableTopicResult(outcome.name, None, outcome.error, outcome.message)
+    return CreatableTopicResult(
+        outcome.name,
+        record.topic_id,
+        outcome.error,
+        outcome.message,
+        num_partitions=len(record.partitions),
+        replication_factor=len(record.partitions[0].replicas),
+        configs=effective_topic(broker.config, record.configs) if with_settings else (),
     )

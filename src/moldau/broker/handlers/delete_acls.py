@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
-from moldau.broker.interface import AdminBroker, AdminContext
+from moldau.broker.answers.configs import DeleteAclsFilterResult, DeleteAclsResponse
+from moldau.broker.interface import ClusterView, Request, RequestContext
 from moldau.broker.no_authorizer import ERROR, MESSAGE, refuse_unknown
 
 API_KEY = 31
 VERSIONS = (1, 3)
 
 
-def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
+def handle(broker: ClusterView, context: RequestContext, request: Request) -> DeleteAclsResponse:
     for asked in request.filters:
         refuse_unknown(
             asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type
         )
-    refused = SimpleNamespace(error_code=ERROR, error_message=MESSAGE, matching_acls=())
-    return SimpleNamespace(throttle_time=0, filter_results=(refused,) * len(request.filters))
+    return DeleteAclsResponse((DeleteAclsFilterResult(ERROR, MESSAGE),) * len(request.filters))

@@ -1,14 +1,15 @@
-"""DeleteTopics (20): by name, from version 6 on also by id. The decisions and their texts are in
-`controller.topics`.
+"""DeleteTopics (20): by name or id. The decisions and their texts are in `controller.topics`.
+
+- v3: TOPIC_DELETION_DISABLED, which is INVALID_REQUEST before.
+- v5: the answer has a text.
+- v6: KIP-516, topics also by id.
 """
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 from moldau.base.errors import ErrorCode
-from moldau.broker.interface import AdminBroker, AdminContext
+from moldau.broker.answers.topics import DeletableTopicResult, DeleteTopicsResponse
+from moldau.broker.interface import AdminBroker, Request, RequestContext
 from moldau.controller.topics import DeleteOutcome, TopicReference
 
 API_KEY = 20
@@ -18,21 +19,17 @@ BY_ID_SINCE_VERSION = 6
 DISABLED_SINCE_VERSION = 3
 
 
-async def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
+async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> DeleteTopicsResponse:
     if context.version >= BY_ID_SINCE_VERSION:
         topics = [TopicReference(topic.name, topic.topic_id) for topic in request.topics]
     else:
         topics = [TopicReference(name) for name in request.topic_names]
     outcomes = await broker.controller.delete_topics(topics)
-    return SimpleNamespace(
-        throttle_time=0, responses=tuple(_answer(context, outcome) for outcome in outcomes)
-    )
+    return DeleteTopicsResponse(tuple(_answer(context, outcome) for outcome in outcomes))
 
 
-def _answer(context: AdminContext, outcome: DeleteOutcome) -> SimpleNamespace:
+def _answer(context: RequestContext, outcome: DeleteOutcome) -> DeletableTopicResult:
     error = outcome.error
     if error is ErrorCode.topic_deletion_disabled and context.version < DISABLED_SINCE_VERSION:
         error = ErrorCode.invalid_request  # The error's own code came later.
-    return SimpleNamespace(
-        name=outcome.name, topic_id=outcome.topic_id, error_code=error, error_message=outcome.message
-    )
+    return DeletableTopicResult(outcome.name, outcome.topic_id, error, outcome.message)

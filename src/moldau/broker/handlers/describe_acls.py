@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
-from moldau.broker.interface import AdminBroker, AdminContext
+from moldau.broker.answers.configs import DescribeAclsResponse
+from moldau.broker.interface import ClusterView, Request, RequestContext
 from moldau.broker.no_authorizer import ERROR, refuse_unknown
 
 API_KEY = 29
 VERSIONS = (1, 3)
 
-#: Kafka's brokers answer this one themselves, in other words than the controller, which answers the rest.
 _MESSAGE = "No Authorizer is configured on the broker"
+"""Kafka's brokers answer this one themselves, in other words than the controller, which answers the rest (AclApis)."""
 
 
-def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
+def handle(broker: ClusterView, context: RequestContext, request: Request) -> DescribeAclsResponse:
     refuse_unknown(
         request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type
     )
-    return SimpleNamespace(throttle_time=0, error_code=ERROR, error_message=_MESSAGE, resources=())
+    return DescribeAclsResponse(ERROR, _MESSAGE)

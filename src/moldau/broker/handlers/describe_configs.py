@@ -1,17 +1,17 @@
-"""DescribeConfigs (32): the settings of topics, brokers, groups, client metrics and loggers, with their
-sources.
+"""DescribeConfigs (32): the settings of topics, brokers, groups, client metrics and loggers, with their sources.
 
 What is told is made in `config.describe`. A broker answers for itself and for the default of all brokers.
+
+- v3: KIP-569, the answer has types, and documentation where it is asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import SimpleNamespace
-from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
-from moldau.broker.interface import AdminBroker, AdminContext
+from moldau.broker.answers.configs import DescribeConfigsResponse, DescribeConfigsResult
+from moldau.broker.interface import ClusterView, Request, RequestContext
 from moldau.broker.loggers import describe_loggers
 from moldau.config.describe import (
     ConfigEntry,
@@ -33,29 +33,21 @@ _MALFORMED = (
 )
 
 
-def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
-    return SimpleNamespace(
-        throttle_time=0, results=tuple(_answer(broker, request, asked) for asked in request.resources)
-    )
+def handle(broker: ClusterView, context: RequestContext, request: Request) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(tuple(_answer(broker, request, asked) for asked in request.resources))
 
 
-def _answer(broker: AdminBroker, request: Any, asked: Any) -> SimpleNamespace:
+def _answer(broker: ClusterView, request: Request, asked: Request) -> DescribeConfigsResult:
     error, message = ErrorCode.none, ""
     entries: tuple[ConfigEntry, ...] = ()
     try:
         entries = _shown(_entries(broker, asked.resource_type, asked.resource_name), request, asked)
     except KafkaError as failure:
         error, message = failure.code, failure.message or ""
-    return SimpleNamespace(
-        error_code=error,
-        error_message=message,
-        resource_type=asked.resource_type,
-        resource_name=asked.resource_name,
-        configs=entries,
-    )
+    return DescribeConfigsResult(error, message, asked.resource_type, asked.resource_name, entries)
 
 
-def _shown(entries: Sequence[ConfigEntry], request: Any, asked: Any) -> tuple[ConfigEntry, ...]:
+def _shown(entries: Sequence[ConfigEntry], request: Request, asked: Request) -> tuple[ConfigEntry, ...]:
     names = asked.configuration_keys
     synonyms = getattr(request, "include_synonyms", False)
     docs = getattr(request, "include_documentation", False)
@@ -68,7 +60,7 @@ def _shown(entries: Sequence[ConfigEntry], request: Any, asked: Any) -> tuple[Co
     )
 
 
-def _entries(broker: AdminBroker, type_: int, name: str) -> list[ConfigEntry]:
+def _entries(broker: ClusterView, type_: int, name: str) -> list[ConfigEntry]:
     image, config = broker.image, broker.config
     match type_:
         case ResourceType.TOPIC:
@@ -98,7 +90,7 @@ def _entries(broker: AdminBroker, type_: int, name: str) -> list[ConfigEntry]:
     raise _refused(_MALFORMED)
 
 
-def _check_broker(broker: AdminBroker, name: str, expected: str) -> None:
+def _check_broker(broker: ClusterView, name: str, expected: str) -> None:
     digits = name[1:] if name[:1] in ("+", "-") else name
     if not digits.isdecimal():
         raise _refused(f"Broker id must be an integer, but it is: {name}")

@@ -1,15 +1,18 @@
 """DescribeGroups (15): the state of classic groups, and their members with what each was given.
 
-A group that is not there is shown as `Dead`; from version 6 on with an error.
+A group that is not there is shown as `Dead`.
+
+- v3: KIP-430, the operations that the client may do. v4: KIP-345, static members.
+- v6: KIP-1043, a group that is not there, or not a classic one, has an error as well.
 """
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 from moldau.base.errors import ErrorCode
-from moldau.broker.topic_view import OPERATIONS_UNASKED, bits
+from moldau.broker.answers.common import OPERATIONS_UNASKED
+from moldau.broker.answers.groups import DescribedGroup, DescribeGroupsResponse
+from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
+from moldau.broker.topic_view import bits
 from moldau.coordinator.group.messages import Described
 
 API_KEY = 15
@@ -20,33 +23,26 @@ DEAD = "Dead"
 GROUP_OPERATIONS = bits(3, 6, 8, 10, 11)  # read, delete, describe, describe and alter configs
 
 
-async def handle(broker: Any, context: Any, request: Any) -> object:
+async def handle(
+    broker: CoordinatorBroker, context: RequestContext, request: Request
+) -> DescribeGroupsResponse:
     asked = getattr(request, "include_authorized_operations", False)
     operations = GROUP_OPERATIONS if asked else OPERATIONS_UNASKED
     groups = [await _describe(broker, context.version, group_id, operations) for group_id in request.groups]
-    return SimpleNamespace(throttle_time=0, groups=tuple(groups))
+    return DescribeGroupsResponse(tuple(groups))
 
 
-async def _describe(broker: Any, version: int, group_id: str, operations: int) -> SimpleNamespace:
-    found = await broker.coordinators.groups.read(
+async def _describe(
+    broker: CoordinatorBroker, version: int, group_id: str, operations: int
+) -> DescribedGroup:
+    found: Described | str | ErrorCode = await broker.coordinators.groups.read(
         group_id, lambda shard, _moment: shard.describe(group_id), lambda error: error
     )
     if isinstance(found, Described):
-        return SimpleNamespace(
-            error_code=ErrorCode.none, error_message=None, authorized_operations=operations, **found._asdict()
-        )
-    error, message, state = found, None, ""
-    if isinstance(found, str):
-        error, state = ErrorCode.none, DEAD
-        if version >= MISSING_SINCE_VERSION:
-            error, message = ErrorCode.group_id_not_found, found
-    return SimpleNamespace(
-        error_code=error,
-        error_message=message,
-        group_id=group_id,
-        group_state=state,
-        protocol_type="",
-        protocol_data="",
-        members=(),
-        authorized_operations=OPERATIONS_UNASKED if error else operations,
-    )
+        return DescribedGroup(*found, authorized_operations=operations)
+    if isinstance(found, ErrorCode):
+        return DescribedGroup(group_id, "", error_code=found)
+    if version >= MISSING_SINCE_VERSION:
+        error = ErrorCode.group_id_not_found
+        return DescribedGroup(group_id, DEAD, error_code=error, error_message=found)
+    return DescribedGroup(group_id, DEAD, authorized_operations=operations)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 from moldau.base.errors import ErrorCode, KafkaError
+from moldau.broker.answers.common import TopicResult
+from moldau.broker.answers.logs import DescribeProducersResponse, PartitionProducers, ProducerState
+from moldau.broker.interface import DataBroker, Request, RequestContext
 from moldau.controller.names import invalid_topic_name
 
 API_KEY = 61
@@ -14,51 +14,39 @@ VERSIONS = (0, 0)
 NOT_HOSTED = "This server does not host this topic-partition."
 
 
-def handle(broker: Any, context: Any, request: Any) -> object:
-    return SimpleNamespace(
-        throttle_time=0,
-        topics=tuple(
-            SimpleNamespace(
-                name=topic.name,
-                partitions=tuple(_describe(broker, topic.name, index) for index in topic.partition_indexes),
+def handle(broker: DataBroker, context: RequestContext, request: Request) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        tuple(
+            TopicResult(
+                topic.name, tuple(_describe(broker, topic.name, index) for index in topic.partition_indexes)
             )
             for topic in request.topics
-        ),
+        )
     )
 
 
-def _describe(broker: Any, topic: str, index: int) -> object:
+def _describe(broker: DataBroker, topic: str, index: int) -> PartitionProducers:
     invalid = invalid_topic_name(topic)
     if invalid is not None:
-        return _refused(index, ErrorCode.invalid_topic_exception, invalid)
+        return PartitionProducers(index, ErrorCode.invalid_topic_exception, invalid)
     if topic not in broker.image.topics:
-        return _refused(index, ErrorCode.unknown_topic_or_partition, NOT_HOSTED)
+        return PartitionProducers(index, ErrorCode.unknown_topic_or_partition, NOT_HOSTED)
     try:
         partition = broker.partition(topic, index)
         error = partition.check_readable()
     except KafkaError as reason:
         error = reason.code
     if error:
-        return _refused(index, error, None)
-    return SimpleNamespace(
-        partition_index=index,
-        error_code=ErrorCode.none,
-        error_message=None,
-        active_producers=tuple(
-            SimpleNamespace(
-                producer_id=producer.producer_id,
-                producer_epoch=producer.epoch,
-                last_sequence=producer.last_sequence,
-                last_timestamp=producer.last_timestamp,
-                coordinator_epoch=producer.coordinator_epoch,
-                current_txn_start_offset=producer.current_txn_first_offset,
-            )
-            for producer in partition.log.producers()
-        ),
+        return PartitionProducers(index, error)
+    producers = tuple(
+        ProducerState(
+            producer.producer_id,
+            producer.epoch,
+            producer.last_sequence,
+            producer.last_timestamp,
+            producer.coordinator_epoch,
+            producer.current_txn_first_offset,
+        )
+        for producer in partition.log.producers()
     )
-
-
-def _refused(index: int, error: ErrorCode, message: str | None) -> object:
-    return SimpleNamespace(
-        partition_index=index, error_code=error, error_message=message, active_producers=()
-    )
+    return PartitionProducers(index, ErrorCode.none, active_producers=producers)

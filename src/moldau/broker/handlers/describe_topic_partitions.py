@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions (75): topics in the order of their names, a page of partitions at a time.
+"""DescribeTopicPartitions (75): topics in the order of their names, a page of partitions at a time (KIP-966).
 
 A page ends after the client's limit or `max.request.partition.size.limit`, whichever is smaller, and
 `next_cursor` names what comes after it. A topic that is not there counts for nothing.
@@ -6,14 +6,13 @@ A page ends after the client's limit or `max.request.partition.size.limit`, whic
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.base.internal_topics import INTERNAL_TOPICS
-from moldau.broker.interface import AdminBroker, AdminContext
-from moldau.broker.topic_view import OPERATIONS_UNASKED, TOPIC_OPERATIONS, partition_view, topic_view
+from moldau.broker.answers.common import OPERATIONS_UNASKED
+from moldau.broker.answers.metadata import Cursor, DescribeTopicPartitionsResponse, TopicShown
+from moldau.broker.interface import AdminBroker, Request, RequestContext
+from moldau.broker.topic_view import TOPIC_OPERATIONS, partition_view, topic_view
 from moldau.controller.names import invalid_topic_name
 from moldau.metadata.image import Topic
 
@@ -21,7 +20,7 @@ API_KEY = 75
 VERSIONS = (0, 0)
 
 
-def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
+def handle(broker: AdminBroker, context: RequestContext, request: Request) -> DescribeTopicPartitionsResponse:
     cursor = request.cursor
     asked = sorted({topic.name for topic in request.topics}) or sorted(broker.image.topics)
     names = [name for name in asked if cursor is None or name >= cursor.topic_name]
@@ -31,20 +30,20 @@ def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
         refused = [
             _missing(topic.name, ErrorCode.invalid_request, OPERATIONS_UNASKED) for topic in request.topics
         ]
-        return SimpleNamespace(throttle_time=0, topics=tuple(refused), next_cursor=None)
+        return DescribeTopicPartitionsResponse(tuple(refused))
     limit = max(1, min(request.response_partition_limit, broker.config["max.request.partition.size.limit"]))
     topics, next_cursor = _page(broker, names, cursor, limit)
-    return SimpleNamespace(throttle_time=0, topics=tuple(topics), next_cursor=next_cursor)
+    return DescribeTopicPartitionsResponse(tuple(topics), next_cursor)
 
 
 def _page(
-    broker: AdminBroker, names: list[str], cursor: Any, room: int
-) -> tuple[list[SimpleNamespace], SimpleNamespace | None]:
-    topics: list[SimpleNamespace] = []
+    broker: AdminBroker, names: list[str], cursor: Request, room: int
+) -> tuple[list[TopicShown], Cursor | None]:
+    topics: list[TopicShown] = []
     for name in names:
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         if room == 0:
-            return topics, _cursor(name, first)
+            return topics, Cursor(name, first)
         topic = broker.image.topics.get(name)
         if topic is None:
             is_valid = invalid_topic_name(name) is None
@@ -55,11 +54,11 @@ def _page(
         topics.append(_part(broker, topic, first, stop))
         room -= max(0, stop - first)
         if stop < len(topic.partitions):
-            return topics, _cursor(name, stop)
+            return topics, Cursor(name, stop)
     return topics, None
 
 
-def _part(broker: AdminBroker, topic: Topic, first: int, stop: int) -> SimpleNamespace:
+def _part(broker: AdminBroker, topic: Topic, first: int, stop: int) -> TopicShown:
     partitions = tuple(
         partition_view(
             broker.image, TopicPartition(topic.name, index), topic.partitions[index], broker.offline
@@ -69,16 +68,5 @@ def _part(broker: AdminBroker, topic: Topic, first: int, stop: int) -> SimpleNam
     return topic_view(topic, partitions, TOPIC_OPERATIONS)
 
 
-def _missing(name: str, error: ErrorCode, operations: int) -> SimpleNamespace:
-    return SimpleNamespace(
-        error_code=error,
-        name=name,
-        topic_id=None,
-        is_internal=name in INTERNAL_TOPICS,
-        partitions=(),
-        topic_authorized_operations=operations,
-    )
-
-
-def _cursor(name: str, partition: int) -> SimpleNamespace:
-    return SimpleNamespace(topic_name=name, partition_index=partition)
+def _missing(name: str, error: ErrorCode, operations: int) -> TopicShown:
+    return TopicShown(error, name, None, name in INTERNAL_TOPICS, topic_authorized_operations=operations)

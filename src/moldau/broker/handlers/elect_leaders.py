@@ -1,25 +1,25 @@
 """ElectLeaders (43): why a partition keeps the leader that it has (`controller.leaders`): this broker is alone.
 
-Without a list every topic is named, with those of its partitions that would need an election. Version 0 knows
-only the preferred leader.
+Without a list every topic is named, with those of its partitions that would need an election.
+
+- v0: only the preferred leader. v1: KIP-460, the request says which election, and the answer has an error of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import SimpleNamespace
-from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
-from moldau.broker.interface import AdminBroker, AdminContext
+from moldau.broker.answers.topics import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
+from moldau.broker.interface import AdminBroker, Request, RequestContext
 from moldau.controller.leaders import Election, why_not_elected
 
 API_KEY = 43
 VERSIONS = (0, 2)
 
 
-def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
+def handle(broker: AdminBroker, context: RequestContext, request: Request) -> ElectLeadersResponse:
     wanted = getattr(request, "election_type", Election.PREFERRED)
     asked = request.topic_partitions
     if wanted not in iter(Election) and (asked is None or asked):
@@ -27,7 +27,7 @@ def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
         refused = [
             _topic(topic.topic, [(index, unknown) for index in topic.partitions]) for topic in asked or ()
         ]
-        return _answer(ErrorCode.invalid_request, refused)
+        return ElectLeadersResponse(ErrorCode.invalid_request, tuple(refused))
 
     def outcomes(name: str, indexes: Iterable[int]) -> list[tuple[int, KafkaError]]:
         election, offline = Election(wanted), broker.offline
@@ -43,22 +43,14 @@ def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
             _topic(name, filter(_is_needed, outcomes(name, range(len(topic.partitions)))))
             for name, topic in sorted(broker.image.topics.items())
         ]
-    return _answer(ErrorCode.none, results)
+    return ElectLeadersResponse(ErrorCode.none, tuple(results))
 
 
 def _is_needed(outcome: tuple[int, KafkaError]) -> bool:
     return outcome[1].code is not ErrorCode.election_not_needed
 
 
-def _topic(name: str, outcomes: Iterable[tuple[int, KafkaError]]) -> SimpleNamespace:
-    return SimpleNamespace(
-        topic=name,
-        partition_result=tuple(
-            SimpleNamespace(partition_id=index, error_code=error.code, error_message=error.message)
-            for index, error in outcomes
-        ),
+def _topic(name: str, outcomes: Iterable[tuple[int, KafkaError]]) -> ReplicaElectionResult:
+    return ReplicaElectionResult(
+        name, tuple(PartitionResult(index, error.code, error.message) for index, error in outcomes)
     )
-
-
-def _answer(error: ErrorCode, results: list[SimpleNamespace]) -> SimpleNamespace:
-    return SimpleNamespace(throttle_time=0, error_code=error, replica_election_results=tuple(results))

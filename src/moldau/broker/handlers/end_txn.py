@@ -1,4 +1,7 @@
-"""EndTxn (26): commit or abort a transaction. From version 5 on the answer has the epoch of the next one (KIP-890).
+"""EndTxn (26): commit or abort a transaction.
+
+- v2: KIP-588, PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before.
+- v5: KIP-890, an epoch for each transaction: the answer has that of the next one.
 
 Deviation: an end by version 5 is taken for a retry, by the epoch before, only where the last end was one by version 5.
 Apache Kafka 4.3 takes it for one in any case: a producer that was replaced while it had no transaction open is told
@@ -7,11 +10,10 @@ that it has committed what its successor committed by version 4.
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 from moldau.base.errors import ErrorCode
+from moldau.broker.answers.transactions import ProducerIdentity
 from moldau.broker.identity import decide_identity
+from moldau.broker.interface import ProducerIdBroker, Request, RequestContext
 from moldau.coordinator.transaction.messages import End, Identity
 from moldau.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
 
@@ -22,7 +24,7 @@ OWN_EPOCHS_SINCE_VERSION = 5
 FENCED_SINCE_VERSION = 2
 
 
-async def handle(broker: Any, context: Any, request: Any) -> object:
+async def handle(broker: ProducerIdBroker, context: RequestContext, request: Request) -> ProducerIdentity:
     version = EPOCH_PER_TRANSACTION if context.version >= OWN_EPOCHS_SINCE_VERSION else 0
     end = End(
         request.transactional_id, request.producer_id, request.producer_epoch, request.committed, version
@@ -37,9 +39,4 @@ async def handle(broker: Any, context: Any, request: Any) -> object:
     error = answer.error
     if error is ErrorCode.producer_fenced and context.version < FENCED_SINCE_VERSION:
         error = ErrorCode.invalid_producer_epoch
-    return SimpleNamespace(
-        throttle_time=0,
-        error_code=error,
-        producer_id=answer.producer_id,
-        producer_epoch=answer.producer_epoch,
-    )
+    return ProducerIdentity(error, answer.producer_id, answer.producer_epoch)

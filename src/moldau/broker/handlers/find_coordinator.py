@@ -1,19 +1,22 @@
 """FindCoordinator (10): which broker coordinates a group or a transactional id.
 
 It is the leader of the key's partition of `__consumer_offsets` or `__transaction_state`, topics that are made when they
-are first needed; Kafka answers COORDINATOR_NOT_AVAILABLE meanwhile, here the answer waits for it. Where nobody leads
-the partition, it is COORDINATOR_NOT_AVAILABLE here, too. Share groups are not served yet, so asking for their
+are first needed; KafkaApis answers COORDINATOR_NOT_AVAILABLE meanwhile, here the answer waits for it. Where nobody
+leads the partition, it is COORDINATOR_NOT_AVAILABLE here, too. Share groups are not served yet, so asking for their
 coordinator gets INVALID_REQUEST with that reason rather than an address that would not help.
+
+- v1: transactional ids too; the answer has a text (up to v3 "NONE" where all is well).
+- v4: KIP-699, several keys at a time.
+- v6: KIP-932, share groups, which are refused.
 """
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 from moldau.base.errors import ErrorCode
 from moldau.base.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from moldau.broker.advertised import endpoint_of
+from moldau.broker.answers.groups import Coordinator, FindCoordinatorResponse
+from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 
 API_KEY = 10
 VERSIONS = (0, 6)
@@ -29,19 +32,24 @@ KEY_TYPES = {2: "share groups"}
 COORDINATOR_TOPICS = {KEY_TYPE_GROUP: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
 
 
-async def handle(broker: Any, context: Any, request: Any) -> object:
+async def handle(
+    broker: CoordinatorBroker, context: RequestContext, request: Request
+) -> FindCoordinatorResponse:
     key_type: int = getattr(request, "key_type", KEY_TYPE_GROUP)
     if context.version >= BATCHED_SINCE_VERSION:
         coordinators = [await _find(broker, context, key_type, key) for key in request.coordinator_keys]
-        return SimpleNamespace(throttle_time=0, coordinators=tuple(coordinators))
+        return FindCoordinatorResponse(tuple(coordinators))
     found = await _find(broker, context, key_type, request.key)
-    found.throttle_time = 0
-    if found.error_code == ErrorCode.none:
-        found.error_message = "NONE"
-    return found
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message if found.error_code else "NONE",
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
 
 
-async def _find(broker: Any, context: Any, key_type: int, key: str) -> SimpleNamespace:
+async def _find(broker: CoordinatorBroker, context: RequestContext, key_type: int, key: str) -> Coordinator:
     topic = COORDINATOR_TOPICS.get(key_type)
     if topic is None:
         reason = (
@@ -49,17 +57,11 @@ async def _find(broker: Any, context: Any, key_type: int, key: str) -> SimpleNam
             if key_type in KEY_TYPES
             else UNKNOWN_KEY_TYPE
         )
-        return _answer(key, ErrorCode.invalid_request, reason, -1, "", -1)
+        return Coordinator(key, ErrorCode.invalid_request, reason)
     error, node_id = await broker.coordinators.find(topic, key)
     if error:
-        return _answer(key, error, NOT_AVAILABLE, -1, "", -1)
+        return Coordinator(key, error, NOT_AVAILABLE)
     endpoint = endpoint_of(broker, context, broker.image.brokers[node_id])
     if endpoint is None:
-        return _answer(key, ErrorCode.coordinator_not_available, NOT_AVAILABLE, -1, "", -1)
-    return _answer(key, ErrorCode.none, "", node_id, *endpoint)
-
-
-def _answer(key: str, error: ErrorCode, message: str, node_id: int, host: str, port: int) -> SimpleNamespace:
-    return SimpleNamespace(
-        key=key, error_code=error, error_message=message, node_id=node_id, host=host, port=port
-    )
+        return Coordinator(key, ErrorCode.coordinator_not_available, NOT_AVAILABLE)
+    return Coordinator(key, ErrorCode.none, "", node_id, *endpoint)

@@ -1,13 +1,14 @@
 """Heartbeat (12): a member of a classic group is alive; it is told when a rebalance is under way.
 
 While the coordinator loads, the answer has no error: clients do not expect one, and ask again soon.
+
+- v3: KIP-345, static members.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from moldau.base.errors import ErrorCode
+from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.coordinator.group.messages import Heard, Heartbeat
 from moldau.coordinator.reply import Reply
 
@@ -15,7 +16,7 @@ API_KEY = 12
 VERSIONS = (0, 4)
 
 
-def handle(broker: Any, context: Any, request: Any) -> Reply | Heard:
+def handle(broker: CoordinatorBroker, context: RequestContext, request: Request) -> Reply | Heard:
     if not request.group_id:
         return Heard(ErrorCode.invalid_group_id)
     heartbeat = Heartbeat(
@@ -24,10 +25,9 @@ def handle(broker: Any, context: Any, request: Any) -> Reply | Heard:
         member_id=request.member_id,
         instance_id=getattr(request, "group_instance_id", None),
     )
-    reply: Reply = broker.coordinators.groups.write(
+    return broker.coordinators.groups.write(
         heartbeat.group_id, lambda shard, moment, reply: shard.heartbeat(heartbeat, reply, moment), _failed
     )
-    return reply
 
 
 def _failed(error: ErrorCode) -> Heard:

@@ -1,17 +1,14 @@
-"""IncrementalAlterConfigs (44): single settings set, deleted, appended to or taken from.
+"""IncrementalAlterConfigs (44): single settings set, deleted, appended to or taken from (KIP-339).
 
-The decisions and their texts are in `controller.configs`; the levels of loggers are changed in this process
-at once.
+The decisions and their texts are in `controller.configs`; the levels of loggers are changed in this process at once.
 """
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 from moldau.base.errors import ErrorCode, KafkaError
+from moldau.broker.answers.configs import AlterConfigsResponse
 from moldau.broker.handlers.alter_configs import answer_for
-from moldau.broker.interface import AdminBroker, AdminContext
+from moldau.broker.interface import AdminBroker, Request, RequestContext
 from moldau.broker.loggers import alter_loggers
 from moldau.controller.configs import Alteration, Alterations, AlterOutcome
 from moldau.metadata.records import ResourceType
@@ -20,7 +17,7 @@ API_KEY = 44
 VERSIONS = (0, 1)
 
 
-async def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
+async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> AlterConfigsResponse:
     resources = [
         Alterations(
             asked.resource_type,
@@ -38,7 +35,7 @@ async def handle(broker: AdminBroker, context: AdminContext, request: Any) -> ob
         else next(outcomes)
         for asked in resources
     ]
-    return SimpleNamespace(throttle_time=0, responses=tuple(map(answer_for, answers)))
+    return AlterConfigsResponse(tuple(map(answer_for, answers)))
 
 
 def _alter_loggers(broker: AdminBroker, asked: Alterations, validate_only: bool) -> AlterOutcome:

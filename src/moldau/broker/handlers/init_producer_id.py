@@ -3,15 +3,17 @@
 Ids come from blocks that are reserved in the cluster store before use, so none is ever given twice. With a
 transactional id the coordinator gives the same id with the next epoch, which fences the producer of before; a
 transaction that this one left open is aborted, and the client told to come again (CONCURRENT_TRANSACTIONS).
+
+- v3: KIP-360, a producer that goes on after an error says who it was.
+- v4: KIP-588, PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before.
 """
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 from moldau.base.errors import ErrorCode, KafkaError
+from moldau.broker.answers.transactions import ProducerIdentity
 from moldau.broker.identity import decide_identity
+from moldau.broker.interface import ProducerIdBroker, Request, RequestContext
 from moldau.coordinator.transaction.messages import Identity, Init
 from moldau.wire.times import milliseconds
 
@@ -23,7 +25,7 @@ NO_PRODUCER_EPOCH = -1
 FENCED_SINCE_VERSION = 4
 
 
-async def handle(broker: Any, context: Any, request: Any) -> object:
+async def handle(broker: ProducerIdBroker, context: RequestContext, request: Request) -> ProducerIdentity:
     expected_id: int = getattr(request, "producer_id", NO_PRODUCER_ID)
     expected_epoch: int = getattr(request, "producer_epoch", NO_PRODUCER_EPOCH)
     is_half_named = (expected_id == NO_PRODUCER_ID) != (expected_epoch == NO_PRODUCER_EPOCH)
@@ -43,20 +45,15 @@ async def handle(broker: Any, context: Any, request: Any) -> object:
     return _answer(context.version, identity)
 
 
-async def _plain(broker: Any) -> Identity:
+async def _plain(broker: ProducerIdBroker) -> Identity:
     try:
         return Identity(ErrorCode.none, await broker.controller.next_producer_id(), 0)
     except KafkaError as refusal:
         return Identity(refusal.code)
 
 
-def _answer(version: int, identity: Identity) -> object:
+def _answer(version: int, identity: Identity) -> ProducerIdentity:
     error = identity.error
     if error is ErrorCode.producer_fenced and version < FENCED_SINCE_VERSION:
         error = ErrorCode.invalid_producer_epoch
-    return SimpleNamespace(
-        throttle_time=0,
-        error_code=error,
-        producer_id=identity.producer_id,
-        producer_epoch=identity.producer_epoch,
-    )
+    return ProducerIdentity(error, identity.producer_id, identity.producer_epoch)

@@ -1,14 +1,19 @@
 """JoinGroup (11): become a member of a classic group, or of its next generation.
 
 The answer waits until the generation is complete. Kafka advertises version 0 for the sake of an old librdkafka, and
-serves it: `rebalance_timeout` is the session's there. The rules are in `coordinator.group.classic_protocol`.
+serves it. The rules are in `coordinator.group.classic_protocol`.
+
+- v0: the time-out of the rebalance is the session's; v1 has its own.
+- v4: KIP-394, a new member is told its id first, and joins again with it.
+- v5: KIP-345, static members.
+- v7: KIP-559, the answer has the protocol's type, and null where there is no protocol.
+- v9: KIP-814, a leader can be told that there is nothing to assign.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from moldau.base.errors import ErrorCode
+from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.coordinator.group.messages import UNKNOWN_MEMBER, Join, Joined
 from moldau.coordinator.reply import Reply
 from moldau.wire.times import milliseconds
@@ -24,8 +29,8 @@ GROUP_ID_BYTES_MAX = 32_767
 """What a record's key can hold. A longer name of a new version would make a group that cannot be recorded."""
 
 
-def handle(broker: Any, context: Any, request: Any) -> Reply | Joined:
-    version: int = context.version
+def handle(broker: CoordinatorBroker, context: RequestContext, request: Request) -> Reply | Joined:
+    version = context.version
     if not 0 < len(request.group_id.encode()) <= GROUP_ID_BYTES_MAX:
         return shaped(version, Joined(ErrorCode.invalid_group_id, request.member_id))
     session_timeout_ms = milliseconds(request.session_timeout)
@@ -45,7 +50,7 @@ def handle(broker: Any, context: Any, request: Any) -> Reply | Joined:
         is_id_required=version >= ID_REQUIRED_SINCE_VERSION,
         can_skip_assignment=version >= SKIP_ASSIGNMENT_SINCE_VERSION,
     )
-    reply: Reply = broker.coordinators.groups.write(
+    reply = broker.coordinators.groups.write(
         join.group_id,
         lambda shard, moment, reply: shard.join(join, reply, moment),
         lambda error: Joined(error, UNKNOWN_MEMBER),

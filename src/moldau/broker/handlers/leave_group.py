@@ -1,13 +1,12 @@
 """LeaveGroup (13): members of a classic group go, and the others rebalance.
 
-Up to version 2 one member, whose error is the answer's; since then several, static ones by their instance id.
+- v0 to v2: one member, whose error is the answer's. v3: KIP-345, several, static ones by their instance id.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from moldau.base.errors import ErrorCode
+from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.coordinator.group.messages import AllLeft, Leaver
 from moldau.coordinator.reply import Reply
 
@@ -17,7 +16,7 @@ VERSIONS = (0, 5)
 SEVERAL_SINCE_VERSION = 3
 
 
-def handle(broker: Any, context: Any, request: Any) -> Reply | AllLeft:
+def handle(broker: CoordinatorBroker, context: RequestContext, request: Request) -> Reply | AllLeft:
     if not request.group_id:
         return AllLeft(ErrorCode.invalid_group_id)
     is_one = context.version < SEVERAL_SINCE_VERSION
@@ -25,7 +24,7 @@ def handle(broker: Any, context: Any, request: Any) -> Reply | AllLeft:
         leavers = [Leaver(request.member_id)]
     else:
         leavers = [Leaver(member.member_id, member.group_instance_id) for member in request.members]
-    reply: Reply = broker.coordinators.groups.write(
+    reply = broker.coordinators.groups.write(
         request.group_id,
         lambda shard, moment, reply: shard.leave(request.group_id, leavers, reply, moment),
         AllLeft,

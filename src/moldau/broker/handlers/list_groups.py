@@ -1,22 +1,23 @@
-"""ListGroups (16): the groups that this broker coordinates, by state (version 4) and type (version 5) if asked.
+"""ListGroups (16): the groups that this broker coordinates, by state and type if asked.
 
 The words of the filters count in any case, a state's also with blanks around it. A type that nobody knows matches
 nothing.
+
+- v4: KIP-518, states. v5: KIP-848, types.
 """
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 from moldau.base.errors import ErrorCode
+from moldau.broker.answers.groups import ListGroupsResponse
+from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.coordinator.group.messages import Listed
 
 API_KEY = 16
 VERSIONS = (0, 5)
 
 
-async def handle(broker: Any, context: Any, request: Any) -> object:
+async def handle(broker: CoordinatorBroker, context: RequestContext, request: Request) -> ListGroupsResponse:
     states = {state.lower().strip() for state in getattr(request, "states_filter", ())}
     types = {type_.lower() for type_ in getattr(request, "types_filter", ())}
     groups: list[Listed] = []
@@ -27,7 +28,7 @@ async def handle(broker: Any, context: Any, request: Any) -> object:
         if listed is ErrorCode.not_coordinator:
             continue  # given up meanwhile: another broker has its groups
         if isinstance(listed, ErrorCode):
-            return SimpleNamespace(throttle_time=0, error_code=listed, groups=())
+            return ListGroupsResponse(listed)
         groups += listed
     wanted = (
         group
@@ -35,4 +36,4 @@ async def handle(broker: Any, context: Any, request: Any) -> object:
         if (not states or group.group_state.lower() in states)
         and (not types or group.group_type.lower() in types)
     )
-    return SimpleNamespace(throttle_time=0, error_code=ErrorCode.none, groups=tuple(wanted))
+    return ListGroupsResponse(ErrorCode.none, tuple(wanted))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
-from moldau.base.errors import ErrorCode
-from moldau.broker.interface import AdminBroker, AdminContext
+from moldau.broker.answers.topics import ListPartitionReassignmentsResponse
+from moldau.broker.interface import ClusterView, Request, RequestContext
 
 API_KEY = 46
 VERSIONS = (0, 0)
 
 
-def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object:
-    return SimpleNamespace(throttle_time=0, error_code=ErrorCode.none, error_message=None, topics=())
+def handle(
+    broker: ClusterView, context: RequestContext, request: Request
+) -> ListPartitionReassignmentsResponse:
+    return ListPartitionReassignmentsResponse()

@@ -1,16 +1,17 @@
 """ListTransactions (66): the transactional ids that this broker coordinates, by state, producer, age and name.
 
-Filters of all kinds must fit (KIP-664, KIP-994 since version 1, KIP-1152 since version 2). A state that nobody knows is
-named in the answer, and fits nothing.
+Filters of all kinds must fit (KIP-664). A state that nobody knows is named in the answer, and fits nothing.
+
+- v1: KIP-994, by age. v2: KIP-1152, by name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from types import SimpleNamespace
-from typing import Any
 
 from moldau.base.errors import ErrorCode
+from moldau.broker.answers.transactions import ListedTransaction, ListTransactionsResponse
+from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.coordinator.re2 import BadExpression, Expression
 from moldau.coordinator.transaction.messages import Described
 from moldau.coordinator.transaction.transaction import LABELS
@@ -21,19 +22,21 @@ VERSIONS = (0, 2)
 NO_DURATION = -1
 
 
-async def handle(broker: Any, context: Any, request: Any) -> object:
+async def handle(
+    broker: CoordinatorBroker, context: RequestContext, request: Request
+) -> ListTransactionsResponse:
     try:
         wanted = getattr(request, "transactional_id_pattern", None)
         pattern = Expression(wanted) if wanted else None
     except BadExpression:
-        return _answer(ErrorCode.invalid_regular_expression)
+        return ListTransactionsResponse(ErrorCode.invalid_regular_expression)
     found: list[Described] = []
     for reply in broker.coordinators.transactions.read_all(
         lambda shard, _moment: shard.list_transactions(), lambda error: error
     ):
         described = await reply
         if isinstance(described, ErrorCode):
-            return _answer(described)
+            return ListTransactionsResponse(described)
         found += described
     states = [LABELS[name] for name in request.state_filters if name in LABELS]
     unknown = [name for name in request.state_filters if name not in LABELS]
@@ -44,27 +47,16 @@ async def handle(broker: Any, context: Any, request: Any) -> object:
         listed = (one for one in listed if one.transaction.producer_id in request.producer_id_filters)
     if pattern is not None:
         listed = (one for one in listed if pattern.matches(one.transactional_id))
-    return _answer(ErrorCode.none, unknown, listed)
+    return ListTransactionsResponse(ErrorCode.none, tuple(unknown), tuple(map(_listed, listed)))
 
 
-def _by_age(broker: Any, request: Any, found: Iterable[Described]) -> Iterator[Described]:
+def _listed(one: Described) -> ListedTransaction:
+    transaction = one.transaction
+    return ListedTransaction(one.transactional_id, transaction.producer_id, transaction.state.label)
+
+
+def _by_age(broker: CoordinatorBroker, request: Request, found: Iterable[Described]) -> Iterator[Described]:
     """Those that have been open for longer than asked for."""
     duration_ms = getattr(request, "duration_filter", NO_DURATION)
     now_ms = broker.clock.wall_ms()
     return (one for one in found if duration_ms < 0 or now_ms - one.transaction.start_ms > duration_ms)
-
-
-def _answer(error: ErrorCode, unknown: Iterable[str] = (), listed: Iterable[Described] = ()) -> object:
-    return SimpleNamespace(
-        throttle_time=0,
-        error_code=error,
-        unknown_state_filters=tuple(unknown),
-        transaction_states=tuple(
-            SimpleNamespace(
-                transactional_id=one.transactional_id,
-                producer_id=one.transaction.producer_id,
-                transaction_state=one.transaction.state.label,
-            )
-            for one in listed
-        ),
-    )

@@ -1,29 +1,29 @@
 """Metadata (3): the brokers, and where the partitions of topics are led.
 
-A client asks for topics by name, from version 12 on by id, or for all of them (no list; in version 0 an empty
-one). A topic that is not there is created where the client and `auto.create.topics.enable` allow it, and is
-in the same answer: Kafka creates it behind an UNKNOWN_TOPIC_OR_PARTITION, so clients are ready for either.
+A client asks for topics by name or id, or for all of them (no list). A topic that is not there is created where the
+client and `auto.create.topics.enable` allow it, and is in the same answer: Kafka's AutoTopicCreationManager creates it
+behind an UNKNOWN_TOPIC_OR_PARTITION, so clients are ready for either.
+
+- v0: an empty list asks for all topics. v1: the answer has racks and the controller.
+- v4: the client says whether topics may be created.
+- v7: KIP-320, leader epochs. v8: KIP-430, the operations that the client may do (since v11 not those on the cluster).
+- v12: KIP-516, topics by id; v10 and v11 have the field, but do not serve it.
+- v13: KIP-1102, the answer has an error of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Awaitable, Sequence
 from uuid import UUID
 
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.base.internal_topics import INTERNAL_TOPICS
 from moldau.broker.advertised import endpoint_of
-from moldau.broker.interface import AdminBroker, AdminContext
-from moldau.broker.topic_view import (
-    CLUSTER_OPERATIONS,
-    OPERATIONS_UNASKED,
-    TOPIC_OPERATIONS,
-    partition_view,
-    topic_view,
-)
+from moldau.broker.answers.common import OPERATIONS_UNASKED
+from moldau.broker.answers.metadata import MetadataResponse, MetadataResponseBroker, TopicShown
+from moldau.broker.interface import AdminBroker, Request, RequestContext
+from moldau.broker.topic_view import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, partition_view, topic_view
 from moldau.controller.names import invalid_topic_name
 from moldau.controller.topics import NewTopic
 from moldau.metadata.image import Topic
@@ -32,12 +32,13 @@ API_KEY = 3
 VERSIONS = (0, 13)
 
 BY_ID_SINCE_VERSION = 12
-#: Of the reasons why a topic could not be created, those that a client is told; for others the topic is just
-#: not there.
 _TOLD = (ErrorCode.invalid_topic_exception, ErrorCode.invalid_replication_factor)
+"""Of the reasons why a topic could not be created, those that a client is told; for others it is just not there."""
 
 
-def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object | Coroutine[Any, Any, object]:
+def handle(
+    broker: AdminBroker, context: RequestContext, request: Request
+) -> MetadataResponse | Awaitable[MetadataResponse]:
     if asks_for_all(context.version, request.topics):
         topics = [_found(broker, request, topic) for topic in broker.image.topics.values()]
         return _answer(broker, context, request, topics)
@@ -51,15 +52,15 @@ def handle(broker: AdminBroker, context: AdminContext, request: Any) -> object |
     return _answer_for(broker, context, request, {})
 
 
-def asks_for_all(version: int, topics: Sequence[Any] | None) -> bool:
+def asks_for_all(version: int, topics: Sequence[Request] | None) -> bool:
     return topics is None or (version == 0 and not topics)
 
 
-def _id(asked: Any) -> UUID | None:
+def _id(asked: Request) -> UUID | None:
     return getattr(asked, "topic_id", None)
 
 
-def _to_create(broker: AdminBroker, request: Any) -> list[str]:
+def _to_create(broker: AdminBroker, request: Request) -> list[str]:
     if (
         not getattr(request, "allow_auto_topic_creation", True)
         or not broker.config["auto.create.topics.enable"]
@@ -72,18 +73,18 @@ def _to_create(broker: AdminBroker, request: Any) -> list[str]:
 
 
 async def _create_then_answer(
-    broker: AdminBroker, context: AdminContext, request: Any, names: list[str]
-) -> object:
+    broker: AdminBroker, context: RequestContext, request: Request, names: list[str]
+) -> MetadataResponse:
     outcomes = await broker.controller.create_topics([NewTopic(name) for name in names])
     return _answer_for(broker, context, request, {outcome.name: outcome.error for outcome in outcomes})
 
 
 def _answer_for(
-    broker: AdminBroker, context: AdminContext, request: Any, created: dict[str, ErrorCode]
-) -> object:
+    broker: AdminBroker, context: RequestContext, request: Request, created: dict[str, ErrorCode]
+) -> MetadataResponse:
     topics = {}
     by_id = [asked for asked in request.topics if _id(asked) is not None]
-    for asked in by_id or request.topics:  # as in Kafka, one id is enough to make names count for nothing
+    for asked in by_id or request.topics:  # as in KafkaApis, one id makes names count for nothing
         topic_id = _id(asked)
         key = asked.name if topic_id is None else topic_id
         if key not in topics:
@@ -92,8 +93,12 @@ def _answer_for(
 
 
 def _one(
-    broker: AdminBroker, request: Any, name: str | None, topic_id: UUID | None, created: dict[str, ErrorCode]
-) -> SimpleNamespace:
+    broker: AdminBroker,
+    request: Request,
+    name: str | None,
+    topic_id: UUID | None,
+    created: dict[str, ErrorCode],
+) -> TopicShown:
     image = broker.image
     if topic_id is not None:
         topic = image.topic_by_id.get(topic_id)
@@ -113,12 +118,12 @@ def _one(
     return _missing(error, name, None, _operations(request))
 
 
-def _operations(request: Any) -> int:
+def _operations(request: Request) -> int:
     asked = getattr(request, "include_topic_authorized_operations", False)
     return TOPIC_OPERATIONS if asked else OPERATIONS_UNASKED
 
 
-def _found(broker: AdminBroker, request: Any, topic: Topic) -> SimpleNamespace:
+def _found(broker: AdminBroker, request: Request, topic: Topic) -> TopicShown:
     image, offline = broker.image, broker.offline
     partitions = tuple(
         partition_view(image, TopicPartition(topic.name, index), state, offline)
@@ -127,52 +132,33 @@ def _found(broker: AdminBroker, request: Any, topic: Topic) -> SimpleNamespace:
     return topic_view(topic, partitions, _operations(request))
 
 
-def _missing(error: ErrorCode, name: str | None, topic_id: UUID | None, operations: int) -> SimpleNamespace:
-    return SimpleNamespace(
-        error_code=error,
-        name=name,
-        topic_id=topic_id,
-        is_internal=name in INTERNAL_TOPICS,
-        partitions=(),
-        topic_authorized_operations=operations,
-    )
+def _missing(error: ErrorCode, name: str | None, topic_id: UUID | None, operations: int) -> TopicShown:
+    return TopicShown(error, name, topic_id, name in INTERNAL_TOPICS, topic_authorized_operations=operations)
 
 
-def _refused(request: Any) -> object:
-    """Versions 10 and 11 have the field of the id, and Kafka does not serve it: nothing but the error is
-    answered.
-    """
+def _refused(request: Request) -> MetadataResponse:
+    """By id in versions 10 and 11, which KafkaApis does not serve: nothing but the error is answered."""
     topics = (
         _missing(ErrorCode.invalid_request, asked.name or "", _id(asked), OPERATIONS_UNASKED)
         for asked in request.topics
     )
-    return SimpleNamespace(
-        throttle_time=0,
-        brokers=(),
-        cluster_id=None,
-        controller_id=-1,
-        topics=tuple(topics),
-        cluster_authorized_operations=OPERATIONS_UNASKED,
-    )
+    return MetadataResponse(tuple(topics))
 
 
 def _answer(
-    broker: AdminBroker, context: AdminContext, request: Any, topics: list[SimpleNamespace]
-) -> object:
+    broker: AdminBroker, context: RequestContext, request: Request, topics: list[TopicShown]
+) -> MetadataResponse:
     image = broker.image
-    brokers = []
-    for info in image.brokers.values():
-        if (endpoint := endpoint_of(broker, context, info)) is not None:
-            brokers.append(
-                SimpleNamespace(node_id=info.id, host=endpoint[0], port=endpoint[1], rack=info.rack)
-            )
+    brokers = [
+        MetadataResponseBroker(info.id, *endpoint, info.rack)
+        for info in image.brokers.values()
+        if (endpoint := endpoint_of(broker, context, info)) is not None
+    ]
     wants_operations = getattr(request, "include_cluster_authorized_operations", False)
-    return SimpleNamespace(
-        throttle_time=0,
+    return MetadataResponse(
+        topics=tuple(topics),
         brokers=tuple(brokers),
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
-        topics=tuple(topics),
         cluster_authorized_operations=CLUSTER_OPERATIONS if wants_operations else OPERATIONS_UNASKED,
-        error_code=ErrorCode.none,
     )

@@ -1,16 +1,19 @@
 """OffsetCommit (8): keep the offsets up to which a group has read.
 
-Topics by name, from version 10 on by id. Partitions that are not there get an error of their own; for the others the
-group says whether the client may commit. Up to version 4 a client may say how long the offsets are to be kept.
+Partitions that are not there get an error of their own; for the others the group says whether the client may commit.
+
+- v2 to v4: a client may say how long the offsets are to be kept.
+- v6: KIP-320, leader epochs. v7: KIP-345, static members.
+- v9: KIP-848, members of consumer groups; a group that is not there has an error of its own.
+- v10: KIP-848, topics by id.
 """
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-from uuid import UUID
-
 from moldau.base.errors import ErrorCode
+from moldau.broker.answers.common import PartitionError
+from moldau.broker.answers.groups import OffsetCommitResponse, OffsetCommitResponseTopic
+from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.coordinator.group.messages import Commit, OffsetToCommit
 from moldau.coordinator.reply import Reply
 from moldau.metadata.image import ClusterImage, Topic
@@ -25,26 +28,14 @@ NO_EPOCH = -1
 NO_RETENTION = -1
 
 
-class TopicAnswer:
-    """What becomes of one topic of the request."""
-
-    __slots__ = ("name", "partitions", "topic_id")
-
-    def __init__(self, asked: Any) -> None:
-        self.name: str = getattr(asked, "name", "")
-        self.topic_id: UUID | None = getattr(asked, "topic_id", None)
-        self.partitions: list[object] = []
-
-    def add(self, index: int, error: ErrorCode) -> None:
-        self.partitions.append(SimpleNamespace(partition_index=index, error_code=error))
-
-
-def handle(broker: Any, context: Any, request: Any) -> Reply | object:
-    refused: dict[object, TopicAnswer] = {}  # the partitions that are not there
-    accepted: list[tuple[TopicAnswer, OffsetToCommit]] = []
+def handle(
+    broker: CoordinatorBroker, context: RequestContext, request: Request
+) -> Reply | OffsetCommitResponse:
+    refused: dict[object, OffsetCommitResponseTopic] = {}  # the partitions that are not there
+    accepted: list[tuple[OffsetCommitResponseTopic, OffsetToCommit]] = []
     for asked in request.topics:
         topic = find_topic(broker.image, context.version, asked)
-        answer = TopicAnswer(asked)
+        answer = _topic(asked)
         for partition in asked.partitions:
             index = partition.partition_index
             if topic is not None and 0 <= index < len(topic.partitions):
@@ -52,11 +43,12 @@ def handle(broker: Any, context: Any, request: Any) -> Reply | object:
             else:
                 by_id = topic is None and context.version >= BY_ID_SINCE_VERSION
                 missing = ErrorCode.unknown_topic_id if by_id else ErrorCode.unknown_topic_or_partition
-                refused.setdefault((answer.name, answer.topic_id), TopicAnswer(asked)).add(index, missing)
+                shown = refused.setdefault((answer.name, answer.topic_id), _topic(asked))
+                shown.partitions.append(PartitionError(index, missing))
     if not accepted:
         return _response(refused, accepted, [])
     commit = _commit(context.version, request, tuple(offset for _, offset in accepted))
-    reply: Reply = broker.coordinators.groups.write(
+    reply = broker.coordinators.groups.write(
         commit.group_id,
         lambda shard, moment, reply: shard.commit(commit, reply, moment),
         lambda error: [error] * len(accepted),
@@ -64,13 +56,18 @@ def handle(broker: Any, context: Any, request: Any) -> Reply | object:
     return reply.map(lambda errors: _response(refused, accepted, errors))
 
 
-def find_topic(image: ClusterImage, version: int, asked: Any) -> Topic | None:
+def _topic(asked: Request) -> OffsetCommitResponseTopic:
+    """What becomes of one topic of the request, without its partitions."""
+    return OffsetCommitResponseTopic(getattr(asked, "name", ""), getattr(asked, "topic_id", None), [])
+
+
+def find_topic(image: ClusterImage, version: int, asked: Request) -> Topic | None:
     if version >= BY_ID_SINCE_VERSION:
         return image.topic_by_id.get(asked.topic_id)
     return image.topics.get(asked.name)
 
 
-def _offset(topic: Topic, partition: Any) -> OffsetToCommit:
+def _offset(topic: Topic, partition: Request) -> OffsetToCommit:
     return OffsetToCommit(
         topic.name,
         partition.partition_index,
@@ -81,7 +78,7 @@ def _offset(topic: Topic, partition: Any) -> OffsetToCommit:
     )
 
 
-def _commit(version: int, request: Any, wanted: tuple[OffsetToCommit, ...]) -> Commit:
+def _commit(version: int, request: Request, wanted: tuple[OffsetToCommit, ...]) -> Commit:
     return Commit(
         group_id=request.group_id,
         member_id=request.member_id,
@@ -94,15 +91,15 @@ def _commit(version: int, request: Any, wanted: tuple[OffsetToCommit, ...]) -> C
 
 
 def _response(
-    refused: dict[object, TopicAnswer],
-    accepted: list[tuple[TopicAnswer, OffsetToCommit]],
+    refused: dict[object, OffsetCommitResponseTopic],
+    accepted: list[tuple[OffsetCommitResponseTopic, OffsetToCommit]],
     errors: list[ErrorCode],
-) -> object:
-    """As Kafka orders it: what was refused first, and a topic that has both parts once."""
+) -> OffsetCommitResponse:
+    """In the order of Kafka's OffsetCommitResponse.Builder: what was refused first; a topic with both parts once."""
     topics = list(refused.values())
     for (answer, offset), error in zip(accepted, errors, strict=True):
         shown = refused.get((answer.name, answer.topic_id), answer)
         if not shown.partitions:
             topics.append(shown)
-        shown.add(offset.partition, error)
-    return SimpleNamespace(throttle_time=0, topics=tuple(topics))
+        shown.partitions.append(PartitionError(offset.partition, error))
+    return OffsetCommitResponse(tuple(topics))

@@ -1,19 +1,21 @@
-"""OffsetDelete (47): forget offsets that a group has committed, of topics that it does not read any more."""
+"""OffsetDelete (47): forget offsets that a group has committed, of topics that it does not read any more (KIP-496)."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 from moldau.base.errors import ErrorCode
+from moldau.broker.answers.common import PartitionError, TopicResult
+from moldau.broker.answers.groups import OffsetDeleteResponse
+from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 
 API_KEY = 47
 VERSIONS = (0, 0)
 
 
-async def handle(broker: Any, context: Any, request: Any) -> object:
+async def handle(
+    broker: CoordinatorBroker, context: RequestContext, request: Request
+) -> OffsetDeleteResponse:
     if not request.group_id:
-        return SimpleNamespace(error_code=ErrorCode.invalid_group_id, throttle_time=0, topics=())
+        return OffsetDeleteResponse(ErrorCode.invalid_group_id)
     errors: dict[tuple[str, int], ErrorCode] = {}
     for topic in request.topics:
         known = broker.image.topics.get(topic.name)
@@ -29,13 +31,9 @@ async def handle(broker: Any, context: Any, request: Any) -> object:
         lambda error: (error, []),
     )
     if error:
-        return SimpleNamespace(error_code=error, throttle_time=0, topics=())
+        return OffsetDeleteResponse(error)
     errors.update(zip(wanted, outcomes, strict=True))
-    topics: dict[str, list[object]] = {}
+    topics: dict[str, list[PartitionError]] = {}
     for (name, index), outcome in errors.items():
-        topics.setdefault(name, []).append(SimpleNamespace(partition_index=index, error_code=outcome))
-    return SimpleNamespace(
-        error_code=error,
-        throttle_time=0,
-        topics=tuple(SimpleNamespace(name=name, partitions=tuple(rows)) for name, rows in topics.items()),
-    )
+        topics.setdefault(name, []).append(PartitionError(index, outcome))
+    return OffsetDeleteResponse(error, tuple(TopicResult(name, tuple(rows)) for name, rows in topics.items()))

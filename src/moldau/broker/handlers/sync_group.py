@@ -1,14 +1,14 @@
 """SyncGroup (14): the leader hands in the assignment of a generation, and every member gets its own part.
 
-Answers wait for the leader's, and for its record to be committed. From version 5 on a member says which protocol it
-believes was chosen.
+Answers wait for the leader's, and for its record to be committed.
+
+- v3: KIP-345, static members. v5: KIP-559, a member says which protocol it believes was chosen.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from moldau.base.errors import ErrorCode
+from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.coordinator.group.messages import Sync, Synced
 from moldau.coordinator.reply import Reply
 
@@ -18,7 +18,7 @@ VERSIONS = (0, 5)
 PROTOCOL_SINCE_VERSION = 5
 
 
-def handle(broker: Any, context: Any, request: Any) -> Reply | Synced:
+def handle(broker: CoordinatorBroker, context: RequestContext, request: Request) -> Reply | Synced:
     if not request.group_id:
         return Synced(ErrorCode.invalid_group_id)
     sync = Sync(
@@ -32,7 +32,6 @@ def handle(broker: Any, context: Any, request: Any) -> Reply | Synced:
     )
     if context.version >= PROTOCOL_SINCE_VERSION and None in (sync.protocol_type, sync.protocol):
         return Synced(ErrorCode.inconsistent_group_protocol)
-    reply: Reply = broker.coordinators.groups.write(
+    return broker.coordinators.groups.write(
         sync.group_id, lambda shard, moment, reply: shard.sync(sync, reply, moment), Synced
     )
-    return reply

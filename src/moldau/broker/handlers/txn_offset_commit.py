@@ -1,25 +1,29 @@
 """TxnOffsetCommit (28): offsets of a group as part of a transaction, which count when it is committed.
 
-The group's partition of `__consumer_offsets` must be part of the transaction; from version 5 on this broker adds it
-(KIP-890). Since version 3 the group says whether the client may commit: a member that lost its partitions may not
-(KIP-447).
+The group's partition of `__consumer_offsets` must be part of the transaction.
+
+- v2: KIP-320, leader epochs; COORDINATOR_LOAD_IN_PROGRESS, which is COORDINATOR_NOT_AVAILABLE before.
+- v3: KIP-447, the group says whether the client may commit: a member that lost its partitions may not.
+- v4: KIP-890, TRANSACTION_ABORTABLE, which is INVALID_TXN_STATE before.
+- v5: KIP-890, this broker adds the partition to the transaction.
 """
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+from uuid import UUID
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
 from moldau.base.internal_topics import CONSUMER_OFFSETS
+from moldau.broker.answers.common import PartitionError, TopicResult
+from moldau.broker.answers.transactions import TxnOffsetCommitResponse
+from moldau.broker.interface import Request, RequestContext, TransactionBroker
 from moldau.broker.verification import verify
 from moldau.coordinator.group.messages import Commit, OffsetToCommit
 from moldau.coordinator.shard import Producer
 from moldau.coordinator.transaction.messages import Add
 from moldau.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
 from moldau.log.producers import Verification
-from moldau.replication.partition import Partition
 
 API_KEY = 28
 VERSIONS = (0, 5)
@@ -32,7 +36,9 @@ NO_GENERATION = -1
 NO_SEQUENCE = -1
 
 
-async def handle(broker: Any, context: Any, request: Any) -> object:
+async def handle(
+    broker: TransactionBroker, context: RequestContext, request: Request
+) -> TxnOffsetCommitResponse:
     accepted: list[OffsetToCommit] = []
     errors: dict[str, dict[int, ErrorCode]] = {}
     for asked in request.topics:
@@ -49,22 +55,15 @@ async def handle(broker: Any, context: Any, request: Any) -> object:
             if error is ErrorCode.coordinator_load_in_progress and context.version < LOADING_SINCE_VERSION:
                 error = ErrorCode.coordinator_not_available  # which clients of that time can handle
             errors.setdefault(offset.topic, {})[offset.partition] = error
-    return SimpleNamespace(
-        throttle_time=0,
-        topics=tuple(
-            SimpleNamespace(
-                name=name,
-                partitions=tuple(
-                    SimpleNamespace(partition_index=index, error_code=error)
-                    for index, error in partitions.items()
-                ),
-            )
+    return TxnOffsetCommitResponse(
+        tuple(
+            TopicResult(name, tuple(PartitionError(*outcome) for outcome in partitions.items()))
             for name, partitions in errors.items()
-        ),
+        )
     )
 
 
-def _offset(topic: str, topic_id: Any, partition: Any) -> OffsetToCommit:
+def _offset(topic: str, topic_id: UUID, partition: Request) -> OffsetToCommit:
     return OffsetToCommit(
         topic,
         partition.partition_index,
@@ -76,7 +75,7 @@ def _offset(topic: str, topic_id: Any, partition: Any) -> OffsetToCommit:
 
 
 async def _commit(
-    broker: Any, version: int, request: Any, offsets: tuple[OffsetToCommit, ...]
+    broker: TransactionBroker, version: int, request: Request, offsets: tuple[OffsetToCommit, ...]
 ) -> list[ErrorCode]:
     if not request.group_id:
         return [ErrorCode.invalid_group_id] * len(offsets)
@@ -100,13 +99,13 @@ async def _commit(
     return errors
 
 
-async def _verify(broker: Any, version: int, request: Any, producer: Producer) -> None:
+async def _verify(broker: TransactionBroker, version: int, request: Request, producer: Producer) -> None:
     """The transaction is one that its coordinator knows, with the group's offsets in it; KafkaError otherwise."""
     index = await broker.coordinators.partition_of(CONSUMER_OFFSETS, request.group_id)
     if index is None:
         raise KafkaError(ErrorCode.coordinator_not_available)
     place = TopicPartition(CONSUMER_OFFSETS, index)
-    partition: Partition = broker.partition(*place)
+    partition = broker.partition(*place)
     if partition.refusal:
         raise KafkaError(ErrorCode.not_coordinator)
     adds = version >= ADDS_SINCE_VERSION

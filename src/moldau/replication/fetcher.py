@@ -272,7 +272,7 @@ class Fetcher:
             self._session_epoch = 1 if response.session_id else 0
         unflushed: list[Log] = []
         for fetched in response.partitions:
-            followed = self._followed.get((fetched.topic_id, fetched.index))
+            followed = self._followed.get((fetched[0], fetched[1]))
             if followed is not None and followed.busy is None and followed.is_current:
                 await self._act(followed, fetched, frame, unflushed)
         for flushed in unflushed:

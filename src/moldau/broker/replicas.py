@@ -1,0 +1,269 @@
+"""The partitions that this broker holds: opened, led, followed and closed as the cluster image says.
+
+It acts on differences of the image (`metadata.difference`), one after the other. Before the broker is registered in
+this life it opens logs but neither leads nor follows: what the image says of its leaders may be from before its death
+(`begin_serving`). A log that is being cut off is led only when that is done.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
+
+from moldau.base.errors import ErrorCode, KafkaError
+from moldau.base.ids import TopicPartition
+from moldau.config.topic import TopicConfig
+from moldau.log.log import Log
+from moldau.log.manager import LogManager
+from moldau.metadata.difference import Closed, Difference, Replica
+from moldau.metadata.image import ClusterImage, Topic
+from moldau.metadata.records import NO_LEADER, PartitionState
+from moldau.replication.fetch_session import TopicRef
+from moldau.replication.partition import Partition
+from moldau.replication.replication import Replication
+from moldau.runtime.ports import Tasks
+
+log = logging.getLogger(__name__)
+
+PARTITIONS_PER_TURN = 16
+"""Logs made or deleted, so that a topic with thousands of partitions holds nobody up."""
+CHANGES_PER_TURN = 128
+
+
+class Following(Protocol):
+    """`replication.fetchers`, as far as it is used here."""
+
+    async def follow(self, partition: Partition) -> None: ...
+    async def forget(self, partition: Partition) -> None: ...
+
+
+class Replicas:
+    def __init__(
+        self,
+        node_id: int,
+        tasks: Tasks,
+        image: ClusterImage,
+        replication: Replication,
+        config_of: Callable[[Topic], TopicConfig],
+        on_role: Callable[[Partition], object],
+    ) -> None:
+        """`on_role`: a partition is led or followed, in a new epoch, or is gone: coordinators want to know."""
+        self._node_id = node_id
+        self._tasks = tasks
+        self._image = image
+        self._replication = replication
+        self._config_of = config_of
+        self._on_role = on_role
+        self.log_manager: LogManager
+        self.fetchers: Following
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.partitions_of: dict[TopicRef, dict[int, Partition]] = {}
+        """By the topic's name, and by the bytes of its id."""
+        self.offline: set[TopicPartition] = set()
+        """Those whose disk has failed."""
+        self._is_serving = False
+        self._leading_later: dict[Partition, PartitionState] = {}
+
+    # Looking up
+
+    def partition(self, topic: TopicRef, index: int) -> Partition:
+        """By the topic's name or the bytes of its id; KafkaError where this broker does not hold it."""
+        partitions = self.partitions_of.get(topic)
+        partition = None if partitions is None else partitions.get(index)
+        if partition is None:
+            raise KafkaError(self._why_not_held(topic, index))
+        return partition
+
+    def _why_not_held(self, topic: TopicRef, index: int) -> ErrorCode:
+        if isinstance(topic, bytes):
+            found = self._image.topic_by_id.get(uuid.UUID(bytes=topic))
+            unknown = ErrorCode.unknown_topic_id
+        else:
+            found = self._image.topics.get(topic)
+            unknown = ErrorCode.unknown_topic_or_partition
+        if found is None:
+            return unknown
+        if not 0 <= index < len(found.partitions):
+            return ErrorCode.unknown_topic_or_partition
+        return ErrorCode.not_leader_or_follower
+
+    # Starting
+
+    async def open_all(self) -> list[TopicPartition]:
+        """Open what the image says is held here; those whose log was not there."""
+        lost = []
+        for topic in list(self._image.topics.values()):
+            for index, state in enumerate(topic.partitions):
+                if self._node_id in state.replicas:
+                    place = TopicPartition(topic.name, index)
+                    if place not in self.log_manager.logs:
+                        lost.append(place)
+                    await self._open(place, topic, state, is_new=False)
+        return lost
+
+    async def remove_strays(self) -> None:
+        """Logs of topics that were deleted, or moved elsewhere, while this broker was away. The image is current."""
+        for place in sorted(self.log_manager.logs.keys() - self.partitions.keys()):
+            held = self.log_manager.logs[place]
+            if held.topic_id is None:
+                log.warning(
+                    "%s is in the data folder but not in the cluster: its files are left alone", place
+                )
+                continue
+            log.warning("%s is not on this broker any more: its files are removed", place)
+            self.log_manager.delete(place)
+            await self._tasks.sleep(0)
+
+    async def begin_serving(self) -> None:
+        """The broker is registered: lead and follow as the image says, from now on."""
+        self._is_serving = True
+        for number, partition in enumerate(list(self.partitions.values()), 1):
+            topic = self._image.topics[partition.topic_partition.topic]
+            await self._take_role(partition, topic.partitions[partition.topic_partition.partition])
+            if number % CHANGES_PER_TURN == 0:
+                await self._tasks.sleep(0)
+
+    # Changes of the cluster
+
+    async def act_on(self, changes: Difference) -> None:
+        await self._in_turns(changes.close, self._close, PARTITIONS_PER_TURN)
+        await self._in_turns(changes.open, self._open_new, PARTITIONS_PER_TURN)
+        for name in changes.configure:
+            self.configure(self._image.topics[name])
+        if self._is_serving:
+            for replicas in (changes.lead, changes.follow, changes.update):
+                await self._in_turns(replicas, self._change, CHANGES_PER_TURN)
+
+    async def _in_turns(
+        self, things: Iterable[object], act: Callable[..., Awaitable[None]], per_turn: int
+    ) -> None:
+        for number, thing in enumerate(things, 1):
+            await act(thing)
+            if number % per_turn == 0:
+                await self._tasks.sleep(0)
+
+    async def _change(self, replica: Replica) -> None:
+        partition = self.partitions.get(replica.place)
+        if partition is not None:
+            await self._take_role(partition, replica.state)
+
+    async def _take_role(self, partition: Partition, state: PartitionState) -> None:
+        """Lead, follow, or go on to do so with another in-sync set."""
+        self._leading_later.pop(partition, None)
+        before = partition.leader_epoch, partition.state.leader
+        if state.leader != self._node_id:
+            partition.change(state)
+            await self.fetchers.follow(partition)
+        elif partition.leader is not None:
+            partition.change(state)
+        else:
+            self._leading_later[partition] = state
+            await self.fetchers.forget(partition)
+            if self._leading_later.pop(partition, None) is not state:
+                return  # something newer came meanwhile
+            partition.change(state)
+        if before != (state.leader_epoch, state.leader):
+            self._on_role(partition)
+
+    def configure(self, topic: Topic) -> None:
+        config = self._config_of(topic)
+        for partition in self.partitions_of.get(topic.name, {}).values():
+            partition.configure(config)
+
+    # Opening and closing
+
+    async def _open_new(self, replica: Replica) -> None:
+        topic = self._image.topics.get(replica.place.topic)
+        if topic is not None and topic.topic_id == replica.topic_id:
+            await self._open(replica.place, topic, replica.state, is_new=True)
+
+    async def _open(
+        self, place: TopicPartition, topic: Topic, state: PartitionState, *, is_new: bool
+    ) -> None:
+        held = await self._log_of(place, topic, is_new=is_new)
+        high_watermark = self.log_manager.checkpointed_high_watermarks.pop(place, 0)
+        # It leads nothing before it is told so in this life.
+        unled = state._replace(leader=NO_LEADER, leader_epoch=-1, partition_epoch=-1)
+        partition = Partition(self._replication, topic.topic_id, unled, held, high_watermark)
+        self.partitions[place] = partition
+        for reference in (topic.name, topic.topic_id.bytes):
+            self.partitions_of.setdefault(reference, {})[place.partition] = partition
+        if held.failure is not None:
+            self.take_offline(partition)
+
+    async def _log_of(self, place: TopicPartition, topic: Topic, *, is_new: bool) -> Log:
+        """The log of a partition: found in a data folder, or made. One that was there before and may lie in a
+        folder that is offline is not made anew in another.
+        """
+        manager = self.log_manager
+        held = manager.logs.get(place)
+        its_ids = (topic.topic_id,) if is_new else (topic.topic_id, None)
+        if held is not None and held.topic_id not in its_ids:
+            if is_new and held.topic_id is not None:
+                manager.delete(place)  # of a topic that had this name before
+            else:
+                manager.set_aside(place)  # its id may be damaged, or lost: nothing is deleted for that
+            held = None
+        if held is not None:
+            if held.topic_id is None and held.failure is None:
+                log.warning(
+                    "%s does not say to which topic it belongs: its partition.metadata is written anew", place
+                )
+                held.adopt_topic_id(topic.topic_id)
+            return held
+        await manager.vacated(place)
+        if not is_new:
+            if manager.has_failed_folders:
+                log.error("%s is offline: it may lie in the data folder that cannot be used", place)
+                return manager.create_offline(place)
+            log.warning("%s is in no data folder: it begins anew, empty", place)
+        held = manager.create(place, topic.topic_id, self._config_of(topic))
+        await self._tasks.sleep(0)
+        return held
+
+    async def _close(self, closed: Closed) -> None:
+        partition = self.partitions.get(closed.place)
+        if partition is None or partition.topic_id != closed.topic_id:
+            return
+        self._leading_later.pop(partition, None)
+        await self.fetchers.forget(partition)
+        del self.partitions[closed.place]
+        for reference in (closed.place.topic, closed.topic_id.bytes):
+            of_topic = self.partitions_of.get(reference, {})
+            of_topic.pop(closed.place.partition, None)
+            if not of_topic:
+                self.partitions_of.pop(reference, None)
+        self.offline.discard(closed.place)
+        partition.close()
+        self._on_role(partition)
+        self.log_manager.delete(closed.place)
+
+    # Disks
+
+    def on_log_failure(self, failed: Log, _error: OSError) -> None:
+        partition = self.partitions.get(failed.topic_partition)
+        if partition is not None:
+            self.take_offline(partition)
+
+    def take_offline(self, partition: Partition) -> None:
+        self.offline.add(partition.topic_partition)
+        partition.take_offline()
+        self._on_role(partition)
+
+    def on_log_made(self, made: Log) -> None:
+        """There was no room for the log when its topic was created, and now there is."""
+        partition = self.partitions[made.topic_partition]
+        self.offline.discard(made.topic_partition)
+        partition.come_online(made)
+        self._on_role(partition)
+
+    def high_watermark_of(self, held: Log) -> int:
+        partition = self.partitions.get(held.topic_partition)
+        return held.next_offset if partition is None else partition.high_watermark
+
+    def stable_offset_of(self, held: Log) -> int:
+        """Up to where no transaction is open: what lies behind is not compacted."""
+        partition = self.partitions.get(held.topic_partition)
+        return held.log_start_offset if partition is None else partition.last_stable_offset

@@ -331,17 +331,22 @@ class PeerConnection:
         self._call_waiting()
 
     def _on_readable(self) -> None:
-        """Receive until nothing is there: libuv tells only once of a reset that comes together with data."""
+        """Receive until nothing is expected, or nothing is there: libuv tells only once of a reset that comes together
+        with data. One that is missed while nobody waits is found by the next request."""
         try:
             for _ in range(RECEIVES_PER_TURN_MAX):
                 was_large = self._frame_bytes > 0
                 if not (self._receive_into_frame() if was_large else self._receive_frames()):
                     self._end(Disconnected, "the peer closed the connection")
-                if self.is_closed:
-                    return
-                if was_large and not self._frame_bytes:
-                    break  # its buffer may be given back before the next one is needed
-            self._tasks.call_soon(self._read_on)
+                if not self._awaited and self._frame is None:  # or it is closed
+                    break
+                if (
+                    was_large and not self._frame_bytes
+                ):  # its buffer may be given back before the next is needed
+                    self._tasks.call_soon(self._read_on)
+                    break
+            else:
+                self._tasks.call_soon(self._read_on)
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as error:

@@ -9,6 +9,7 @@ import tracemalloc
 import pytest
 
 from contract.conftest import Engine, SimEngine
+from contract.streams import readable
 from moldau.base.limits import PEER_BYTES_QUEUED_MAX, PEER_FRAME_BYTES_AT_ONCE, PEER_REQUESTS_IN_FLIGHT_MAX
 from moldau.peers.connection import SPARE_UNUSED_MAX, PeerConnection
 from moldau.peers.errors import BadAnswer, Busy, Disconnected, TimedOut
@@ -160,6 +161,33 @@ def test_a_connection_that_ends_in_mid_answer_fails_its_requests(engine: Engine,
         first, second = (connection.send_raw(RAW, RAW_VERSION, b"") for _ in range(2))
         await fails(first, Disconnected)
         await fails(second, Disconnected)
+        assert connection.is_closed
+        broker.close()
+
+    engine.run(main)
+
+
+def test_a_reset_that_comes_with_the_last_answer_is_found_by_the_next_request(engine: Engine) -> None:
+    async def leaving(served: Served) -> None:
+        request = await served.request()
+        assert request is not None
+        await readable(served.stream)  # bytes that it never reads: its end is a reset
+        await served.echo(request)
+        served.stream.close()
+
+    async def main(runtime: Runtime) -> None:
+        broker = Broker(runtime, leaving)
+        connection = await broker.connect()
+        answer = connection.send_raw(RAW, RAW_VERSION, b"last", 5.0)
+        connection.send_bytes(b"unread")
+        try:
+            assert await answer == b"last"
+        except Disconnected:
+            pass  # the reset was faster
+        await runtime.tasks.sleep(0.05)
+        begun_s = runtime.clock.monotonic()
+        await fails(connection.send_raw(RAW, RAW_VERSION, b"", 5.0), Disconnected)
+        assert runtime.clock.monotonic() - begun_s < 2.0
         assert connection.is_closed
         broker.close()
 
@@ -462,7 +490,8 @@ def test_answers_arrive_in_pieces_of_any_size(piece: int) -> None:
         stream = Trickle(b"".join(frames))
         connection = PeerConnection(runtime, stream, "test")  # type: ignore[arg-type]
         answers = [connection.send_raw(RAW, RAW_VERSION, b"") for _ in bodies]
-        stream.readable()
+        while stream.data:
+            stream.readable()
         assert [bytes(await answer) for answer in answers] == bodies
         connection.close()
 

@@ -414,7 +414,7 @@ class Controller:
                 outcome if id(outcome.record) in done else _failed(outcome, error) for outcome in outcomes
             ]
         position = self.position
-        if written:
+        if not validate_only:  # also who comes second finds what the first has changed
             await self.until_known(position)
         return [outcome._replace(position=position) for outcome in outcomes]
 
@@ -436,6 +436,7 @@ class Controller:
                 outcome if outcome.error else outcome._replace(error=error.code, message=error.message)
                 for outcome in outcomes
             ]
+        await self.until_known(self.position)
         return outcomes
 
 

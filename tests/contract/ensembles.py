@@ -13,8 +13,10 @@ from needs import missing
 
 
 @contextmanager
-def running_ensemble(folder: Path, nodes: int = 3) -> Iterator[Ensemble]:
-    ensemble = Ensemble(folder, [free_port() for _ in range(nodes)])
+def running_ensemble(
+    folder: Path, nodes: int = 3, settings: dict[str, object] | None = None
+) -> Iterator[Ensemble]:
+    ensemble = Ensemble(folder, [free_port() for _ in range(nodes)], settings)
     try:
         ensemble.start()
     except Unavailable as reason:

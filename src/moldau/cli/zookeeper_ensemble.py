@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import functools
 import importlib.util
+import os
 import signal
 import socket
 import subprocess
@@ -39,6 +40,8 @@ ARTIFACTS = [
     Artifact("org.apache.logging.log4j", "log4j-core", LOG4J_VERSION),
     Artifact("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION),
 ]
+NEEDED = ("zookeeper-", "slf4j-api-", "log4j-", "metrics-core-", "snappy-java-", "netty-", "commons-io-")
+"""How the jars' names begin, of the hundreds that pyspark has."""
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 JVM = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"]
 TICK_MS = 500
@@ -64,6 +67,10 @@ def jars() -> Path:
         except Unavailable as reason:
             raise Unavailable(f"{reason} `pip install pyspark` brings them too.") from None
     return target
+
+
+def class_path() -> str:
+    return os.pathsep.join(str(jar) for jar in sorted(jars().glob("*.jar")) if jar.name.startswith(NEEDED))
 
 
 class Node:
@@ -93,7 +100,7 @@ class Node:
 
     def launch(self) -> None:
         log = f"-Dlog4j2.configurationFile={self.folder / 'log.properties'}"
-        command = [find_java("ZooKeeper"), *JVM, log, "-cp", str(jars() / "*"), MAIN]
+        command = [find_java("ZooKeeper"), *JVM, log, "-cp", class_path(), MAIN]
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
                 [*command, str(self.folder / "zoo.cfg")],

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -53,6 +52,7 @@ from moldau.store.port import (
     Unknown,
     parent_of,
 )
+from moldau.store.zookeeper_reads import NODES_MAX, ReadMany
 from moldau.store.zookeeper_url import Address
 
 logger = logging.getLogger("moldau.store.zookeeper")
@@ -60,8 +60,6 @@ logger = logging.getLogger("moldau.store.zookeeper")
 REQUESTS_MAX = 64
 """Requests of one store that are under way at once; further ones wait. kazoo is told of each by a byte through a socket
 that must not fill up."""
-READS_AT_ONCE = 128
-"""Of these, one `children` may have so many beside."""
 MULTI_ATTEMPTS = 10
 """A folder may be removed again while another process is about to create something in it."""
 STOP_TIMEOUT_S = 3.0
@@ -129,50 +127,6 @@ class _Bridge:
         return future
 
 
-class _Reading:
-    """Many reads, a bounded number at once, driven by kazoo's own thread; the loop is woken once, at the end."""
-
-    def __init__(self, client: SessionClient, bridge: _Bridge, nodes: Sequence[str]) -> None:
-        self.done: asyncio.Future[list[tuple[bytes, Any] | None]] = asyncio.get_running_loop().create_future()
-        self._client = client
-        self._bridge = bridge
-        self._left = deque(enumerate(nodes))
-        self._open = len(nodes)
-        self._found: list[tuple[bytes, Any] | None] = [None] * len(nodes)
-        self._failure: BaseException | None = None
-        if not nodes:
-            self._end()
-        for _ in range(min(READS_AT_ONCE, len(nodes))):
-            self._next()
-
-    def _next(self) -> None:
-        try:
-            place, node = self._left.popleft()
-        except IndexError:
-            return
-        self._client.get_async(node).rawlink(lambda result: self._read(place, result))
-
-    def _read(self, place: int, result: Any) -> None:
-        """On kazoo's thread."""
-        if result.exception is None:
-            self._found[place] = result.value
-        elif not isinstance(result.exception, NoNodeError):
-            self._failure = result.exception
-            self._open -= len(self._left)
-            self._left.clear()
-        self._open -= 1
-        self._next()
-        if self._open == 0:
-            self._bridge.to_loop(self._end)
-
-    def _end(self) -> None:
-        if not self.done.done():
-            if self._failure is None:
-                self.done.set_result(self._found)
-            else:
-                self.done.set_exception(self._failure)
-
-
 class ZookeeperStore(Engine):
     def __init__(self, tasks: Tasks, address: Address, session_timeout_s: float) -> None:
         super().__init__(tasks)
@@ -222,17 +176,16 @@ class ZookeeperStore(Engine):
         return Entry(path, value, stat.version)
 
     async def children(self, path: str) -> list[Entry]:
-        client = self._connected()
         folder = self._folder(path)
         try:
             names = await self._ask(lambda client: client.get_children_async(folder))
         except NoNodeError:
             return []
         names = sorted(name for name in names if not name.endswith(":"))
-        try:
-            found = await _Reading(client, self._bridge, [f"{folder}/{name}" for name in names]).done
-        except KazooException as error:
-            raise _unavailable(error) from error
+        nodes = [f"{folder}/{name}" for name in names]
+        parts = [nodes[first : first + NODES_MAX] for first in range(0, len(nodes), NODES_MAX)]
+        answers = await asyncio.gather(*(self._ask(partial(_read_many, part)) for part in parts))
+        found = [read for answer in answers for read in answer]
         return [
             Entry(f"{path}/{name}", read[0], read[1].version)
             for name, read in zip(names, found, strict=True)
@@ -562,6 +515,12 @@ class _Sentinel:
             pass  # the next connection sets all watches
         finally:
             self._is_at_work = False
+
+
+def _read_many(nodes: Sequence[str], client: SessionClient) -> Any:
+    result = client.handler.async_result()
+    client._call(ReadMany(nodes), result)
+    return result
 
 
 def _exists(node: str, watch: Callable[[Any], object], client: SessionClient) -> Any:

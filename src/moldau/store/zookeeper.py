@@ -85,6 +85,8 @@ class SessionClient(KazooClient):  # type: ignore[misc]
             **address.tls,
         )
         self._gate = self.handler.rlock_object()
+        self.unanswered: dict[asyncio.Future[Any], None] = {}
+        """Futures of the loop, used on its thread alone."""
 
     def _call(self, request: Any, async_object: Any) -> Any:
         with self._gate:
@@ -112,19 +114,31 @@ class _Bridge:
         except RuntimeError:
             pass  # the loop is closed: nobody is left to be told
 
-    def outcome(self, result: Any) -> asyncio.Future[Any]:
+    def outcome(self, client: SessionClient, result: Any) -> asyncio.Future[Any]:
         """A kazoo result as a future of the loop."""
         future: asyncio.Future[Any] = self._loop.create_future()
 
         def settle() -> None:
+            client.unanswered.pop(future, None)
             if not future.done():
                 if result.exception is None:
                     future.set_result(result.value)
                 else:
                     future.set_exception(result.exception)
 
-        result.rawlink(lambda _: self.to_loop(settle))
+        if result.ready():
+            settle()
+        else:
+            client.unanswered[future] = None
+            result.rawlink(lambda _: self.to_loop(settle))
         return future
+
+    def drop(self, client: SessionClient) -> None:
+        """Its threads are gone: nobody else will answer."""
+        for future in list(client.unanswered):
+            if not future.done():
+                future.set_exception(ConnectionLoss())
+        client.unanswered.clear()
 
 
 class ZookeeperStore(Engine):
@@ -203,7 +217,7 @@ class ZookeeperStore(Engine):
                     await self._make_folder(client, parent_of(operation.path))
             failure = await self._commit(client, session_id, operations)
             if failure is None:
-                self._tidy(client, operations)
+                self._tidy(operations)
                 return
             operation, error = failure
             if not (isinstance(operation, Create) and isinstance(error, NoNodeError)):
@@ -302,12 +316,16 @@ class ZookeeperStore(Engine):
         """Whether it ended in time; it goes on to end otherwise."""
         if client is None:
             return True
-        ending = self._stopping.run(_stop_client, client)
+        ending = self.tasks.spawn(self._retire(client), name="end of a ZooKeeper session")
         try:
             await asyncio.wait_for(asyncio.shield(ending), STOP_TIMEOUT_S)
         except TimeoutError:
             return False
         return True
+
+    async def _retire(self, client: SessionClient) -> None:
+        await self._stopping.run(_stop_client, client)
+        self._bridge.drop(client)
 
     async def close(self) -> None:
         if self._is_closed:
@@ -331,6 +349,7 @@ class ZookeeperStore(Engine):
                 client._connection._socket.shutdown(SHUTDOWN_BOTH)
             except (AttributeError, OSError):
                 pass  # not connected
+            self._bridge.drop(client)
         self._let_go()
 
     def _let_go(self) -> None:
@@ -357,14 +376,14 @@ class ZookeeperStore(Engine):
             self.tasks.spawn(self._catch_up(client), name="cluster store catches up")
         elif state == KazooState.LOST:
             self._client = None
-            self._stopping.run(_stop_client, client)
             self.session_over(self.session_id)
+            self.tasks.spawn(self._retire(client), name="end of a ZooKeeper session")
             self._timers.call_later(NEXT_SESSION_S, self._connect)
 
     async def _catch_up(self, client: SessionClient) -> None:
         try:
             await self._make_root(client)
-            await self._bridge.outcome(client.sync_async(self._address.root or "/"))
+            await self._bridge.outcome(client, client.sync_async(self._address.root or "/"))
         except KazooException as error:
             if not isinstance(error, LOST):
                 self._refusal = f"ZooKeeper refuses {self._address.root or '/'}: {type(error).__name__}"
@@ -431,7 +450,7 @@ class ZookeeperStore(Engine):
 
     async def _create_folder(self, client: SessionClient, node: str) -> None:
         try:
-            await self._bridge.outcome(client.create_async(node, b""))
+            await self._bridge.outcome(client, client.create_async(node, b""))
         except NodeExistsError:
             pass
 
@@ -440,15 +459,22 @@ class ZookeeperStore(Engine):
             self._folders.discard(path)
             path = parent_of(path)
 
-    def _tidy(self, client: SessionClient, operations: Sequence[Operation]) -> None:
+    def _tidy(self, operations: Sequence[Operation]) -> None:
         """Remove folders that may be empty now; those with something in them stay."""
         emptied = dict.fromkeys(
             parent_of(operation.path) for operation in operations if isinstance(operation, Delete)
         )
-        for path in emptied:
-            if path.count("/") > 1:
-                self._folders.discard(path)
-                client.delete_async(self._folder(path))
+        paths = [path for path in emptied if path.count("/") > 1]
+        self._folders.difference_update(paths)
+        if paths:
+            self.tasks.spawn(self._remove_folders(paths), name="empty folders of the cluster store")
+
+    async def _remove_folders(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            try:
+                await self._ask(partial(_delete, self._folder(path)))
+            except (NoNodeError, Unavailable):
+                pass  # in use, or gone, or not now: it only takes room
 
     # Asking
 
@@ -461,7 +487,8 @@ class ZookeeperStore(Engine):
         """Read; NoNodeError, Unavailable."""
         async with self._requests:
             try:
-                return await self._bridge.outcome(request(self._connected()))
+                client = self._connected()
+                return await self._bridge.outcome(client, request(client))
             except NoNodeError:
                 raise
             except KazooException as error:
@@ -471,7 +498,7 @@ class ZookeeperStore(Engine):
         """NoNodeError, Unknown, SessionEnded, Unavailable."""
         async with self._requests:
             try:
-                return await self._bridge.outcome(request())
+                return await self._bridge.outcome(client, request())
             except NoNodeError:
                 raise
             except SessionExpiredError as error:
@@ -521,6 +548,10 @@ def _read_many(nodes: Sequence[str], client: SessionClient) -> Any:
     result = client.handler.async_result()
     client._call(ReadMany(nodes), result)
     return result
+
+
+def _delete(node: str, client: SessionClient) -> Any:
+    return client.delete_async(node)
 
 
 def _exists(node: str, watch: Callable[[Any], object], client: SessionClient) -> Any:

@@ -30,6 +30,7 @@ COMMANDS = {
     "log": "Dump, verify and measure the files of a data folder.",
     "import": "Take over the data of an Apache Kafka 4 node.",
     "bench": "Measure throughput and latency of a cluster.",
+    "zookeeper": "Run a ZooKeeper ensemble on this machine, for trials and tests.",
     "doctor": "Check this machine, a data folder and a cluster.",
     "completion": "Print the completion script of a shell.",
 }

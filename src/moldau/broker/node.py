@@ -13,6 +13,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
@@ -27,6 +28,7 @@ from moldau.broker.metrics import Metrics, Sample
 from moldau.broker.server import Server
 from moldau.config.broker import BrokerConfig
 from moldau.config.topic import TopicConfig, topic_config
+from moldau.controller.brokers import Registration
 from moldau.controller.controller import Controller
 from moldau.controller.persistence import PersistentImage
 from moldau.log import names
@@ -35,10 +37,10 @@ from moldau.log.disk_errors import reason
 from moldau.log.folder import AllFoldersFailed
 from moldau.log.log import Log
 from moldau.log.manager import LogManager
-from moldau.metadata.image import ClusterImage, Topic
+from moldau.metadata.image import ClusterImage, Topic, image_from, snapshot_of
 from moldau.metadata.records import (
-    BrokerInfo,
     ConfigChanged,
+    Delta,
     PartitionsAdded,
     PartitionsChanged,
     Record,
@@ -173,8 +175,13 @@ class Broker:
             raise KafkaError(ErrorCode.unknown_topic_or_partition)
         return partition
 
+    async def on_delta(self, delta: Delta) -> None:
+        """The controller's decisions, durable: into this broker's image, and act on them."""
+        self.image.apply_delta(delta)
+        await self.on_change(delta.records)
+        self.controller.applied(self.node_id, delta.position)
+
     async def on_change(self, records: Sequence[Record]) -> None:
-        """The controller's decisions, durable and in the image: act on them."""
         for record in records:
             match record:
                 case TopicCreated() | PartitionsAdded():
@@ -309,21 +316,23 @@ class Broker:
 
     async def _start(self) -> None:
         random = self.runtime.random.fork("controller")
-        state = await PersistentImage.load(self._store, random)
-        self.image = state.image
-        self.controller = Controller(self._store, state, random, self, self.on_change)
+        state = await PersistentImage.take_over(
+            self._store, random, self.node_id, pause=self.runtime.tasks.sleep
+        )
+        self.image = image_from(snapshot_of(state.image))
+        self.controller = Controller(state, random, self, self.tasks, on_delta=self.on_delta)
         self._load_dynamic_config()
         self.coordinators = Coordinators(self)
-        doubtful = await self._open_logs()
-        await self.controller.begin_epochs(doubtful)
+        registration = self._registration(random.uuid(), *await self._open_logs())
+        epoch = await self.controller.register_broker(registration)
         self._coordinate(self.partitions.values())
         self._start_cleaner()
         self._listen()
-        await self.controller.register(self._registration())
+        await self.controller.heartbeat(self.node_id, epoch, self.image.position)
         self.is_ready = True
 
-    async def _open_logs(self) -> list[TopicPartition]:
-        """Open the logs; those of which a crash may have taken records that someone has read already."""
+    async def _open_logs(self) -> tuple[bool, list[TopicPartition]]:
+        """Open the logs: whether all were closed cleanly, and those that were not there."""
         config = self.config
         was_clean = await self.tasks.in_thread(self._was_stopped_cleanly)  # opening takes the marks away
         known_folders = KnownFolders(self._store, self.node_id)
@@ -348,12 +357,12 @@ class Broker:
         )
         await self.log_manager.open()
         await known_folders.save(self.log_manager.folders)
-        kept = set(self.log_manager.logs) if was_clean else set()
+        kept = set(self.log_manager.logs)
         for topic in self.image.topics.values():
             await self._open_partitions(topic, is_new=False)
         for place in self.log_manager.logs.keys() - self.partitions.keys():
             log.warning("%s is in the data folder but not in the cluster: its files are left alone", place)
-        return [place for place in self.partitions if place not in kept]
+        return was_clean, [place for place in self.partitions if place not in kept]
 
     def _was_stopped_cleanly(self) -> bool:
         exists = self.runtime.disk.exists
@@ -393,9 +402,11 @@ class Broker:
         if self.config["moldau.http.port"] >= 0:
             self.http = self._http.listen(self.config["moldau.http.host"], self.config["moldau.http.port"])
 
-    def _registration(self) -> BrokerInfo:
-        listeners = {name: self.config.advertised_listeners.get(name) for name in self.listeners}
-        return BrokerInfo(self.node_id, listeners, self.config["broker.rack"])
+    def _registration(self, incarnation: UUID, is_clean: bool, lost: list[TopicPartition]) -> Registration:
+        names = [endpoint.name for endpoint in self.config.listeners]
+        listeners = {name: self.config.advertised_listeners.get(name) for name in names}
+        rack = self.config["broker.rack"]
+        return Registration(self.node_id, incarnation, listeners, rack, is_clean=is_clean, lost=lost)
 
     async def _give_up(self) -> None:
         self._server.close()

@@ -43,9 +43,7 @@ class NoController(Exception):
 
 
 class ControllerChannel:
-    def __init__(
-        self, runtime: Runtime, node_id: int, active: Callable[[], Controller | None]
-    ) -> None:
+    def __init__(self, runtime: Runtime, node_id: int, active: Callable[[], Controller | None]) -> None:
         """`active` is the controller on this broker, if it is here."""
         self._runtime = runtime
         self._tasks = runtime.tasks

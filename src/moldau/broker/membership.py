@@ -199,4 +199,3 @@ async def live_brokers(store: Store) -> dict[int, UUID]:
     """Who has a session now, by broker id, with its incarnation."""
     entries = await store.children(LIVE)
     return {int(entry.name): UUID(hex=entry.value.decode()) for entry in entries}
-

@@ -11,7 +11,6 @@ import errno
 import json
 import logging
 import os
-import re
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("moldau.cli")
 Decorator = Callable[[Any], Any]
-ZOOKEEPER_HOSTS = re.compile(r"[^\s/,:]+:\d+(,[^\s/,:]+:\d+)*(/\S*)?")
 
 
 @dataclass(frozen=True)
@@ -118,21 +116,16 @@ def sentence_case(text: str) -> str:
 
 def store_url(url: str, default_path: str) -> str:
     """The store that a `--store` names: checked as far as its text goes."""
+    from moldau.store.open import check_store_url
+
     if not url:
         return f"sqlite:{default_path}"
-    kind, _, rest = url.partition(":")
-    if (kind == "sqlite" and rest) or (kind == "zookeeper" and ZOOKEEPER_HOSTS.fullmatch(rest)):
-        return url
-    raise usage(
-        f"'{url}' names no cluster store.",
-        "Write sqlite:PATH, or zookeeper:HOST:PORT,HOST:PORT,.../CHROOT.",
-    )
-
-
-def store_file(url: str) -> str | None:
-    """The file of a store that is one."""
-    kind, _, path = url.partition(":")
-    return path if kind == "sqlite" else None
+    try:
+        check_store_url(url)
+    except ValueError as error:
+        hint = "" if "sqlite:PATH" in str(error) else "Write zookeeper:HOST:PORT,HOST:PORT,.../CHROOT."
+        raise usage(f"--store: {str(error).rstrip('.')}.", hint) from error
+    return url
 
 
 def run_broker(launch: Launch) -> None:
@@ -166,7 +159,7 @@ async def serve(
     from moldau.broker.node import Broker
     from moldau.runtime.real.process import tune_gc
 
-    store = await open_store(runtime, launch.store)
+    store = await opened_store(runtime, launch.store)
     broker = Broker(launch.config, runtime, store, process_id=os.getpid())
     try:
         await start(broker, launch)
@@ -187,19 +180,19 @@ async def serve(
     log.info("stopped")
 
 
-async def open_store(runtime: Runtime, url: str) -> Store:
-    from moldau.store.sqlite import SqliteStore
+async def opened_store(runtime: Runtime, url: str) -> Store:
+    from moldau.store.open import open_store
 
-    path = store_file(url)
-    if path is None:
-        raise cannot_start("ZooKeeper is not spoken to yet.", "Name a file with --store sqlite:PATH.")
+    kind, _, path = url.partition(":")
     try:
-        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-        return await SqliteStore.open(runtime.tasks, path)
+        if kind == "sqlite":
+            os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+        return await open_store(url, runtime)
     except OSError as error:
-        raise cannot_start(
-            f"{str(error).rstrip('.')}.", "Name another file with --store sqlite:PATH."
-        ) from error
+        hint = "Name another file with --store sqlite:PATH."
+        if kind != "sqlite":
+            hint = "Check the addresses of --store, and that the ensemble runs."
+        raise cannot_start(f"{sentence_case(str(error)).rstrip('.')}.", hint) from error
 
 
 async def start(broker: Broker, launch: Launch) -> None:

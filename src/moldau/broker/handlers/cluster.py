@@ -74,7 +74,9 @@ async def _feed(broker: ControllerBroker, value: dict[str, Any]) -> bytes:
 
 async def _until_delta(broker: ControllerBroker, controller: Controller, wait_ms: int) -> None:
     waiting = controller.deltas.next_delta()
-    timer = broker.runtime.tasks.call_later(wait_ms / 1000, lambda: waiting.done() or waiting.set_result(None))
+    timer = broker.runtime.tasks.call_later(
+        wait_ms / 1000, lambda: waiting.done() or waiting.set_result(None)
+    )
     try:
         await waiting
     finally:

@@ -1,8 +1,8 @@
 """How a broker asks its controller: a direct call where it is on this broker, Kafka's own messages where it is not.
 
-Each request is tried until it is answered by whoever is the controller then, or its time is up; what Kafka has a message
-for goes as that (AlterPartition, BrokerHeartbeat, AllocateProducerIds, CreateTopics, and clients' requests in Envelope),
-the rest as Moldau's own (`wire.cluster`).
+Each request is tried until it is answered by whoever is the controller then, or its time is up. What Kafka has a
+message for goes as that (AlterPartition, BrokerHeartbeat, AllocateProducerIds, CreateTopics, clients' requests in
+Envelope), the rest as Moldau's own (`wire.cluster`).
 """
 
 from __future__ import annotations
@@ -184,14 +184,31 @@ class ControllerChannel:
 
         return await self._until_answered(here, elsewhere)
 
+    async def report_replica(self, broker_epoch: int, place: TopicPartition, *, is_offline: bool) -> None:
+        """The disk of a partition has failed here, or it is there after all."""
+
+        async def here(controller: Controller) -> None:
+            offline, online = ([place], []) if is_offline else ([], [place])
+            await controller.report_replicas(self._node_id, broker_epoch, offline=offline, online=online)
+
+        async def elsewhere() -> None:
+            value = {
+                "broker": self._node_id,
+                "epoch": broker_epoch,
+                "place": place,
+                "is_offline": is_offline,
+            }
+            answer, _ = await self._own(self._asking, cluster.REPORT, value, REQUEST_TIMEOUT_S)
+            if error := ErrorCode(answer["error"]):
+                raise KafkaError(error, answer.get("message"))
+
+        await self._until_answered(here, elsewhere)
+
     async def create_topics(self, topics: Sequence[NewTopic]) -> list[tuple[ErrorCode, str | None]]:
         """An outcome for each, when the brokers that lead the new partitions serve them."""
 
         async def here(controller: Controller) -> list[tuple[ErrorCode, str | None]]:
             outcomes = await controller.create_topics(topics)
-            positions = [outcome.position for outcome in outcomes if outcome.position is not None]
-            if positions:
-                await controller.until_known(max(positions))
             return [(outcome.error, outcome.message) for outcome in outcomes]
 
         async def elsewhere() -> list[tuple[ErrorCode, str | None]]:

@@ -25,6 +25,7 @@ from moldau.wire.frames import WireError
 log = logging.getLogger(__name__)
 
 RETRY_PAUSE_S = 0.02
+NO_IMAGE = Position(-1, -1)
 
 Act = Callable[[Sequence[Record] | None, Difference], Awaitable[None]]
 """Acts on a change of the image: with its records, or None where the image was taken over whole."""
@@ -90,8 +91,13 @@ class ImageFeed:
         else:
             await self._follow_elsewhere()
 
+    @property
+    def _position(self) -> Position:
+        """What this broker has seen; nothing at all, before its first image."""
+        return self._image.position if self._image.cluster_id else NO_IMAGE
+
     async def _follow_here(self, controller: Controller) -> None:
-        deltas = controller.deltas.since(self._image.position)
+        deltas = controller.deltas.since(self._position)
         if deltas is None:
             await self._take_over(image_from(controller.snapshot()))
         elif deltas:
@@ -104,7 +110,7 @@ class ImageFeed:
         controller.applied(self._node_id, self._image.position)
 
     async def _follow_elsewhere(self) -> None:
-        answer, pieces = await self._channel.feed(self._image.position)
+        answer, pieces = await self._channel.feed(self._position)
         records = [await self._decode(piece) for piece in pieces]
         if "snapshot" in answer:
             image = ClusterImage(str(answer["cluster_id"]))

@@ -1,4 +1,5 @@
-"""A broker's membership in its cluster: its session in the store, its place in the controller's election, and who leads it.
+"""A broker's membership in its cluster: its session in the store, its place in the controller's election, the
+controller.
 
 A session says that the broker lives: the controller fences whoever has none. Where it ends (the store was out of reach
 for too long, the process was stopped) the broker begins another, as a new life of the same broker: with a new
@@ -51,8 +52,9 @@ class Membership:
         on_joined_again: Callable[[], object],
         on_controller: Callable[[], object],
     ) -> None:
-        """`on_elected`: this broker is to be the controller. `on_session_end`: it is not, for certain, and others take it
-        for dead. `on_joined_again`: it has a session again, and is to register. `on_controller`: look at `controller`."""
+        """`on_elected`: this broker is to be the controller. `on_session_end`: it is not, for certain, and others
+        take it for dead. `on_joined_again`: it has a session again, and is to register. `on_controller`: look at
+        `controller`."""
         self._store = store
         self._tasks = runtime.tasks
         self._random = runtime.random.fork("membership")

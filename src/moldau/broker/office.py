@@ -32,7 +32,6 @@ class Office:
         node_id: int,
         broker: HasConfig,
         image: Callable[[], ClusterImage | None],
-        on_taken: Callable[[], object],
         on_lost: Callable[[], Awaitable[None]],
     ) -> None:
         """`image` is the broker's own: the controller begins with it where it is current. `on_lost`: another controller
@@ -43,7 +42,6 @@ class Office:
         self._node_id = node_id
         self._broker = broker
         self._image = image
-        self._on_taken = on_taken
         self._on_lost = on_lost
         self._watch: Watch | None = None
         self._term = 0
@@ -94,7 +92,6 @@ class Office:
         self._watch = self._store.watch(LIVE, self._check_later)
         self._check_later()
         self._tasks.spawn(self._look_after(term), name="leaders")
-        self._on_taken()
 
     def _fenced(self, term: int) -> None:
         if term == self._term:

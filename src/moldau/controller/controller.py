@@ -51,12 +51,13 @@ from moldau.controller.topics import (
     decide_delete,
 )
 from moldau.metadata.image import ClusterImage, snapshot_of
-from moldau.metadata.records import Position, Record, Snapshot
+from moldau.metadata.records import NOWHERE, Position, Record, Snapshot
 from moldau.runtime.ports import Random, Tasks
 
 log = logging.getLogger(__name__)
 
 ELECTIONS_PER_TICK = 1_000
+KNOWN_PATIENCE_S = 1.0
 
 OutcomeT = TypeVar("OutcomeT", CreateOutcome, DeleteOutcome, PartitionsOutcome, AlterOutcome)
 PlacedT = TypeVar("PlacedT", Elected, Reassigned)
@@ -138,6 +139,14 @@ class Controller:
     def applied(self, broker_id: int, position: Position) -> None:
         """A broker's image is at this position, and the broker has acted on it."""
         self._applied.note(broker_id, position)
+
+    def position_of(self, broker_id: int) -> Position:
+        """How far a broker has come, as far as it has said."""
+        return self._applied.position(broker_id) or NOWHERE
+
+    async def until_known(self, position: Position) -> None:
+        """Wait until all who serve have acted on a write, for a moment: one of them may hang, and is fenced later."""
+        await self._applied.until(position, list(self.image.brokers), KNOWN_PATIENCE_S)
 
     async def until_applied(self, position: Position, brokers: Sequence[int], timeout_s: float) -> bool:
         """Whether these brokers have acted on a write in time; who is fenced meanwhile is not waited for."""
@@ -405,6 +414,8 @@ class Controller:
                 outcome if id(outcome.record) in done else _failed(outcome, error) for outcome in outcomes
             ]
         position = self.position
+        if written:
+            await self.until_known(position)
         return [outcome._replace(position=position) for outcome in outcomes]
 
     async def _change_partitions(

@@ -1,8 +1,9 @@
 """Moldau's own API between brokers and their controller: what Kafka has no message for.
 
-Two requests, told apart by their first byte: FEED (a long poll for the changes of the cluster behind a position, KRaft's
-fetch of its metadata log) and REGISTER (a broker comes, with more to say than BrokerRegistration has room for). Values
-are JSON; a feed's answer is followed by pieces of records as `metadata.codec` makes them. It is not advertised.
+Three requests, told apart by their first byte: FEED (a long poll for the changes of the cluster behind a position,
+KRaft's fetch of its metadata log), REGISTER (a broker comes, with more to say than BrokerRegistration has room for)
+and REPORT (the disk of a partition has failed, or is there again). Values are JSON; a feed's answer is followed by
+pieces of records as `metadata.codec` makes them. It is not advertised.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from moldau.wire.frames import WireError
 
 CLUSTER_KEY: Final = 31_000
 CLUSTER_VERSION: Final = 0
-FEED, REGISTER = 0, 1
+FEED, REGISTER, REPORT = 0, 1, 2
 VALUE_BYTES_MAX: Final = 4 * 1024 * 1024
 
 _LENGTH: Final = Struct(">i")

@@ -1,8 +1,9 @@
 """Moldau's own API between brokers and their controller (`wire.cluster`): follow the cluster, register.
 
-FEED: the deltas behind a position, waiting for one where there is none; a snapshot where they are not kept any more. The
-position also says how far the broker has come. REGISTER: a broker begins a life in the cluster; it is fenced until it
-asks to serve (BrokerHeartbeat). Both only where the controller is; else NOT_CONTROLLER.
+FEED: the deltas behind a position, waiting for one where there is none; a snapshot where they are not kept any more.
+The position also says how far the broker has come. REGISTER: a broker begins a life in the cluster; it is fenced
+until it asks to serve (BrokerHeartbeat). REPORT: a partition's disk has failed on a broker that goes on, or is there
+again. All of them only where the controller is; else NOT_CONTROLLER.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
+from moldau.base.ids import TopicPartition
 from moldau.broker.channel import registration_from
 from moldau.broker.connection import Answer, Connection, Slot
 from moldau.broker.interface import ControllerBroker
@@ -17,7 +19,15 @@ from moldau.controller.controller import Controller
 from moldau.controller.delta_log import TooManyWait
 from moldau.metadata.codec import encoded
 from moldau.metadata.records import Delta, Position
-from moldau.wire.cluster import CLUSTER_KEY, CLUSTER_VERSION, FEED, REGISTER, pack_answer, parse_request
+from moldau.wire.cluster import (
+    CLUSTER_KEY,
+    CLUSTER_VERSION,
+    FEED,
+    REGISTER,
+    REPORT,
+    pack_answer,
+    parse_request,
+)
 from moldau.wire.frames import WireError, response_frame
 
 API_KEY = CLUSTER_KEY
@@ -37,11 +47,10 @@ def serve(
     correlation_id: int,
 ) -> Answer | None:
     kind, value = parse_request(frame, position)
-    if kind not in (FEED, REGISTER):
+    if kind not in KINDS:
         raise WireError(f"a request of kind {kind} to the controller")
     slot = connection.park()
-    work = _feed(broker, value) if kind == FEED else _register(broker, value)
-    broker.runtime.tasks.spawn(_fill(slot, correlation_id, work), name="cluster")
+    broker.runtime.tasks.spawn(_fill(slot, correlation_id, KINDS[kind](broker, value)), name="cluster")
     return None
 
 
@@ -74,9 +83,12 @@ async def _feed(broker: ControllerBroker, value: dict[str, Any]) -> bytes:
 
 async def _until_delta(broker: ControllerBroker, controller: Controller, wait_ms: int) -> None:
     waiting = controller.deltas.next_delta()
-    timer = broker.runtime.tasks.call_later(
-        wait_ms / 1000, lambda: waiting.done() or waiting.set_result(None)
-    )
+
+    def give_up() -> None:
+        if not waiting.done():
+            waiting.set_result(None)
+
+    timer = broker.runtime.tasks.call_later(wait_ms / 1000, give_up)
     try:
         await waiting
     finally:
@@ -115,3 +127,22 @@ async def _register(broker: ControllerBroker, value: dict[str, Any]) -> bytes:
     except KafkaError as error:
         return pack_answer({"error": int(error.code), "message": error.message})
     return pack_answer({"error": 0, "epoch": epoch})
+
+
+async def _report(broker: ControllerBroker, value: dict[str, Any]) -> bytes:
+    controller = broker.active_controller
+    if controller is None:
+        return pack_answer({"error": int(ErrorCode.not_controller)})
+    name, index = value["place"]
+    places = [TopicPartition(str(name), int(index))]
+    offline, online = (places, []) if value["is_offline"] else ([], places)
+    try:
+        await controller.report_replicas(
+            int(value["broker"]), int(value["epoch"]), offline=offline, online=online
+        )
+    except KafkaError as error:
+        return pack_answer({"error": int(error.code), "message": error.message})
+    return pack_answer({"error": 0})
+
+
+KINDS = {FEED: _feed, REGISTER: _register, REPORT: _report}

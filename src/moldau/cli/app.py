@@ -20,7 +20,7 @@ from moldau.cli.options import expect_json, json_wanted
 from moldau.cli.output import say, wrapped
 
 COMMANDS = {
-    "up": "Run a broker on this machine until Ctrl-C.",
+    "up": "Run a broker, or several, on this machine until Ctrl-C.",
     "broker": "Run one broker from a configuration file.",
     "topic": "Create, list, describe, alter, trim and delete topics.",
     "message": "Produce messages from stdin, consume to stdout.",

@@ -9,9 +9,13 @@ from typing import Any, Protocol, TypeVar
 
 from moldau.runtime.ports import Runtime
 from moldau.runtime.real import close_runtime, new_event_loop, real_runtime
+from moldau.sim.fabric import Link
+from moldau.sim.store_client import SimStore
+from moldau.sim.store_host import StoreHost, StoreTree
+from moldau.sim.world import SimHost, World
 from moldau.store.memory import MemoryStore, Tree
 from moldau.store.port import Store
-from moldau.store.sqlite import COMPARE_S, SqliteStore
+from moldau.store.sqlite import SqliteStore
 
 T = TypeVar("T")
 Scene = Callable[["Party"], Coroutine[Any, Any, None]]
@@ -116,7 +120,7 @@ class MemoryParty(RealParty):
 
 
 class SqliteParty(RealParty):
-    quiet_s = COMPARE_S * 1.2
+    quiet_s = 0.35
     session_timeout_s = 0.6
 
     def __init__(self, runtime: Runtime, path: Path) -> None:
@@ -127,6 +131,7 @@ class SqliteParty(RealParty):
         store = await SqliteStore.open(
             self.runtime.tasks, self._path, session_timeout_s=self.session_timeout_s
         )
+        store.compare_s = self.quiet_s * 0.7
         self.stores.append(store)
         return store
 
@@ -147,4 +152,60 @@ def sqlite_stage(folder: Path) -> Stage:
     return RealStage(lambda runtime: SqliteParty(runtime, folder / "cluster.db"))
 
 
-STAGES: dict[str, Callable[[Path], Stage]] = {"memory": memory_stage, "sqlite": sqlite_stage}
+class SimParty:
+    """Each store on a simulated host of its own, and the store's engine on another."""
+
+    quiet_s = 0.05
+    session_timeout_s = 6.0
+    host = "store"
+
+    def __init__(self, world: World, tree: StoreTree) -> None:
+        self.world = world
+        self._tree = tree
+        if self.host in world.hosts:
+            world.hosts[self.host].restart()
+        else:
+            world.host(self.host)
+        self.server = StoreHost(world.hosts[self.host].runtime, tree)
+        self._hosts: dict[int, SimHost] = {}
+
+    async def open(self) -> Store:
+        host = self.world.host(f"client-{len(self.world.hosts)}")
+        opening = SimStore.open(host.runtime, self.host, session_timeout_s=self.session_timeout_s)
+        store = await host.runtime.tasks.spawn(opening, name="open")
+        self._hosts[id(store)] = host
+        return store
+
+    async def expire(self, store: Store) -> None:
+        assert store.session_id is not None
+        self.server.expire(store.session_id)
+
+    async def vanish(self, store: Store) -> None:
+        self._hosts[id(store)].kill()
+
+    async def sleep(self, delay_s: float) -> None:
+        await self.world.sleep(delay_s)
+
+
+class SimStage:
+    def __init__(self, seed: int) -> None:
+        self._world = World(seed, link=Link(partial_rate=0.2))
+        self._tree = StoreTree()
+
+    def run(self, *scenes: Scene) -> None:
+        with self._world:
+            for scene in scenes:
+                self._world.run(scene(SimParty(self._world, self._tree)))
+            assert not self._world.failures
+
+
+def sim_stage(seed: int) -> Callable[[Path], Stage]:
+    return lambda _folder: SimStage(seed)
+
+
+STAGES: dict[str, Callable[[Path], Stage]] = {
+    "memory": memory_stage,
+    "sqlite": sqlite_stage,
+    "sim": sim_stage(1),
+    "sim-2": sim_stage(2),
+}

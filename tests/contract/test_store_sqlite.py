@@ -148,9 +148,10 @@ def test_a_stopped_process_loses_its_session_and_learns_it_before_it_can_write(t
             assert await gone(store, "/live/1") < SHORT_LEASE_S + DEATH_SEEN_S
             state = await store.get("/state")
             process.send_signal(signal.SIGCONT)
-            events = [heard(process) for _ in range(3)]
-            assert {"event": "ended"} in events
-            assert events[-1] == {"event": "back"}
+            events = [heard(process)]
+            while events[-1] != {"event": "back"}:
+                events.append(heard(process))
+            assert {"event": "ended"} in events  # a write that came before that was refused, if there was one
             assert await store.get("/state") == state
             assert await store.get("/live/1") == Entry("/live/1", b"again", 0)
         await store.close()
@@ -198,12 +199,13 @@ def test_a_change_that_nobody_rang_for_is_found(tmp_path: Path, monkeypatch: pyt
         one = await SqliteStore.open(runtime.tasks, str(tmp_path / "s"))
         two = await SqliteStore.open(runtime.tasks, str(tmp_path / "s"))
         changed = asyncio.Event()
+        two.compare_s = 0.2
         two.watch("/a", changed.set)
-        await runtime.tasks.sleep(engine.COMPARE_S * 1.2)
+        await runtime.tasks.sleep(0.3)
         changed.clear()
         monkeypatch.setattr(engine, "ring", lambda folder, labels: None)  # it died right after its commit
         await one.multi([Create("/a/b", b"")])
-        await asyncio.wait_for(changed.wait(), engine.COMPARE_S * 3)
+        await asyncio.wait_for(changed.wait(), 20 * two.compare_s)
         await one.close()
         await two.close()
 

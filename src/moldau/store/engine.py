@@ -254,7 +254,9 @@ class Engine:
         self._on_end = on_end
 
     def session_over(self, session_id: str | None, *, tell: bool = True) -> None:
-        """Call it as often as it is noticed: only the first one counts."""
+        """Call it as often as it is noticed: only the first one counts.
+
+        `on_end` is called here and now: nothing is done in between that would still believe in the session."""
         if session_id is None or session_id != self.session_id:
             return
         self.session_id = None
@@ -262,4 +264,4 @@ class Engine:
         for candidate in list(self._candidates):
             candidate.end()
         if tell:
-            self.tasks.call_soon(on_end)
+            on_end()

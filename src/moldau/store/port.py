@@ -147,7 +147,7 @@ class Store(Protocol):
 
     async def begin_session(self, on_end: Callable[[], object]) -> str:
         """Begin a session; its id. `on_end` is called once, on the loop, when it is over, unless `end_session` or
-        `close` ended it; the next one may be begun from then on."""
+        `close` ended it; the next one may be begun from then on. It must not raise."""
         ...
 
     async def end_session(self) -> None:

@@ -8,7 +8,7 @@ the loop never waits for the disk and a slow log never holds up a lease. Beside 
   keeps its lifeline and loses its lease, which it renews by the machine's boot clock. An id is used once, so an end
   that was seen is final.
 - a watched path has a bell, which every process rings after a commit that touches it. What a process could not ring
-  for, since it died first, is found by comparing fingerprints every second.
+  for, since it died first, is found by comparing fingerprints every few seconds, and when a process has died.
 
 A process that is stopped in the middle of a transaction holds SQLite's lock until it goes on: writes of the others
 are `Unavailable` then.
@@ -51,7 +51,7 @@ T = TypeVar("T")
 FOLDER_SUFFIX = "-sessions"
 SESSIONS = "sessions"
 """The label of the bell that tells of new sessions."""
-COMPARE_S = 1.0
+COMPARE_S = 3.0
 COMPARE_WITHOUT_BELLS_S = 0.05
 RENEWALS = 3
 """How often a lease is renewed in the time in which it would lapse."""
@@ -71,6 +71,7 @@ class SqliteStore(Engine):
         self._file = file
         self._thread = thread
         self._session_timeout_s = session_timeout_s
+        self.compare_s = COMPARE_S
         self._is_closed = False
         self._lease_s = 0.0
         self._lifeline: Lifeline | None = None
@@ -264,6 +265,7 @@ class SqliteStore(Engine):
     def _lifeline_ended(self, number: int) -> None:
         del self._listeners[number]
         self._look_at_sessions()
+        self.watches.touched_all()  # it may have died after a commit, before it rang
 
     def _keep_listening(self, numbers: set[int]) -> None:
         for number in [
@@ -306,7 +308,7 @@ class SqliteStore(Engine):
 
     def _compare_later(self) -> None:
         has_bells = self._bells.get(SESSIONS) is not None
-        delay_s = COMPARE_S if has_bells else COMPARE_WITHOUT_BELLS_S
+        delay_s = self.compare_s if has_bells else COMPARE_WITHOUT_BELLS_S
         self._comparison = self._timers.call_later(delay_s, self._compare)
 
     def _compare(self) -> None:

@@ -68,6 +68,10 @@ class Tree:
         return paths
 
     def create_candidate(self, path: str, value: bytes, session_id: str | None) -> str:
+        """The candidate that the session has there already, where a former answer was lost."""
+        for candidate in self._names.get(path, ()):
+            if session_id is not None and self.owners.get(candidate) == session_id:
+                return candidate
         number = self._candidates.get(path, 0)
         created = f"{path}/{candidate_name(number)}"
         self.multi([Create(created, value, ephemeral=True)], session_id)

@@ -99,8 +99,7 @@ class Copier:
             if self._wire is None or self._wire.is_closed:
                 stream = await self._runtime.net.connect("broker", PORT, timeout_s=1.0)
                 self._wire = Wire(self._runtime, stream, "copier", 0, 0.0)
-            answer = self._send(self._wire, api_key, version, SimpleNamespace(**fields))
-            return await self._wire.answer(answer)
+            return await self._send(self._wire, api_key, version, SimpleNamespace(**fields))
         except (Disconnected, OSError):
             raise Lost from None
 

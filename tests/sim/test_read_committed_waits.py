@@ -34,7 +34,7 @@ def fetch(wire: Wire, *, committed: bool, min_bytes: int = 1) -> Any:
         forgotten_topics_data=(),
         rack_id="",
     )
-    return wire.send(FETCH, 11, request)
+    return wire.send(FETCH, 11, request, 2 * MAX_WAIT_MS / 1000)
 
 
 def test_records_of_an_open_transaction_end_no_wait_but_its_marker_does() -> None:

@@ -20,13 +20,15 @@ from moldau.base.errors import ErrorCode
 from moldau.bench.measure import WorkNotDone
 from moldau.coordinator.group.consumer.embedded import write_assignment
 from moldau.coordinator.group.consumer.member import LEAVING
-from moldau.wire.codec import decode_response, encode_request_frame
-from moldau.wire.frames import parse_response_header
+from moldau.peers.connection import PeerConnection
+from moldau.peers.errors import Disconnected
+from moldau.runtime.ports import Runtime
 
 HEARTBEAT_S = 0.5
 SESSION_MS = 60_000
 REBALANCE_MS = 60_000
 CLIENT_ID = "bench"
+PATIENCE_S = 180.0
 ASSIGNOR = "range"
 LOADING = (ErrorCode.coordinator_load_in_progress, ErrorCode.not_coordinator)
 LOADING_S = 0.02
@@ -43,48 +45,22 @@ OFFSET_COMMIT, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP,
 )
 
 
-class Connection(asyncio.Protocol):
+class Connection:
     """One request at a time; its answer as a message."""
 
-    def __init__(self) -> None:
-        self._transport: Any = None
-        self._received = bytearray()
-        self._api = (0, 0)
-        self._answer: asyncio.Future[Any] | None = None
+    def __init__(self, connection: PeerConnection) -> None:
+        self._connection = connection
+        self.close = connection.close
 
     @classmethod
-    async def open(cls, host: str, port: int) -> Connection:
-        _, connection = await asyncio.get_running_loop().create_connection(cls, host, port)
-        return connection
+    async def open(cls, runtime: Runtime, host: str, port: int) -> Connection:
+        return cls(await PeerConnection.open(runtime, host, port, CLIENT_ID))
 
-    def ask(self, api: tuple[int, int], **fields: Any) -> asyncio.Future[Any]:
-        self._api = api
-        self._answer = asyncio.get_running_loop().create_future()
-        self._transport.write(encode_request_frame(*api, 1, CLIENT_ID, SimpleNamespace(**fields)))
-        return self._answer
-
-    def close(self) -> None:
-        self._answer = None
-        self._transport.close()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self._received += data
-        received = self._received
-        if len(received) < 4 or len(received) < 4 + int.from_bytes(received[:4], "big"):
-            return
-        frame = memoryview(bytes(received))[4:]
-        received.clear()
-        _, position = parse_response_header(frame, *self._api)
-        answer, self._answer = self._answer, None
-        if answer is not None and not answer.done():
-            answer.set_result(decode_response(*self._api, frame, position))
-
-    def connection_lost(self, error: Exception | None) -> None:
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(WorkNotDone("the broker closed a member's connection"))
+    async def ask(self, api: tuple[int, int], **fields: Any) -> Any:
+        try:
+            return await self._connection.ask(*api, SimpleNamespace(**fields), PATIENCE_S)
+        except Disconnected as error:
+            raise WorkNotDone(f"a member's connection: {error}") from error
 
 
 class Roll:
@@ -287,12 +263,12 @@ class ConsumerMember:
         self._roll.heard(self)
         return self.owned != before
 
-    def _ask(self, *, is_first: bool = False, tells_owned: bool = False) -> asyncio.Future[Any]:
+    async def _ask(self, *, is_first: bool = False, tells_owned: bool = False) -> Any:
         owned = tuple(
             SimpleNamespace(topic_id=topic_id, partitions=partitions)
             for topic_id, partitions in self.owned.items()
         )
-        return self.connection.ask(
+        return await self.connection.ask(
             GROUP_HEARTBEAT,
             group_id=self._group,
             member_id=self.member_id,

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from moldau.bench.group_members import (
     FIND_COORDINATOR,
     HEARTBEAT_S,
+    PATIENCE_S,
     ClassicMember,
     Connection,
     ConsumerMember,
@@ -27,7 +28,8 @@ from moldau.bench.group_members import (
 from moldau.bench.measure import Meter, Reading, latency_readings
 from moldau.bench.server import HOST, Server
 from moldau.bench.topics import fresh_topic
-from moldau.runtime.real import new_event_loop
+from moldau.runtime.ports import Runtime
+from moldau.runtime.real import run
 
 NOTE = """\
 Members are raw connections with a heartbeat every 0.5 s. *Join* ends when every member has its assignment in one
@@ -39,7 +41,6 @@ INITIAL_DELAY = "group.initial.rebalance.delay.ms"
 GATHERING = {INITIAL_DELAY: 200}
 """Long enough that no member comes too late for the first generation, short enough not to be all that is measured."""
 AT_ONCE = {INITIAL_DELAY: 0}
-PATIENCE_S = 180
 BEATS_EACH = 4
 IN_FLIGHT = 50
 FILES_BESIDE_CONNECTIONS = 200
@@ -70,10 +71,11 @@ def _one_group(server: Server, count: int, kind: str) -> Iterator[Reading]:
                 return ClassicMember(connection, group, topic, partitions, roll)
             return ConsumerMember(connection, group, topic, f"member-{number:05}", roll)
 
-        yield from _run(_come_together(server, group, partitions, member, roll, kind))
+        yield from run(lambda runtime: _come_together(runtime, server, group, partitions, member, roll, kind))
 
 
 async def _come_together(
+    runtime: Runtime,
     server: Server,
     group: str,
     count: int,
@@ -81,7 +83,7 @@ async def _come_together(
     roll: Roll,
     kind: str,
 ) -> list[Reading]:
-    connections = await _connect(server, count, group)
+    connections = await _connect(runtime, server, count, group)
     members = [make_member(number, connection) for number, connection in enumerate(connections)]
     *first, last = members
     async with asyncio.timeout(PATIENCE_S), _Running() as running:
@@ -96,7 +98,7 @@ async def _come_together(
             await running.until(done)
         with Meter(server) as steady:
             beaten = await running.until(asyncio.ensure_future(_rest(members)))
-    await _leave(server, members)
+    await _leave(runtime, server, members)
     joined, grown = f"{len(first):,} members join, {kind}", f"one more joins {len(first):,}, {kind}"
     return [
         Reading(joined, joining.wall_s, "s"),
@@ -110,12 +112,12 @@ async def _come_together(
 def many_groups(server: Server, groups: int) -> Iterator[Reading]:
     """Each with one member, which joins and commits once; so many of them are busy at a time."""
     with fresh_topic(server) as topic:
-        yield from _run(_join_and_commit(server, topic, groups))
+        yield from run(lambda runtime: _join_and_commit(runtime, server, topic, groups))
 
 
-async def _join_and_commit(server: Server, topic: str, count: int) -> list[Reading]:
+async def _join_and_commit(runtime: Runtime, server: Server, topic: str, count: int) -> list[Reading]:
     prefix = f"bench-group-{next(_numbers)}"
-    connections = await _connect(server, count, prefix)
+    connections = await _connect(runtime, server, count, prefix)
     members = [
         ClassicMember(connection, f"{prefix}-{number}", topic, 1, Roll(in_one_generation))
         for number, connection in enumerate(connections)
@@ -126,7 +128,7 @@ async def _join_and_commit(server: Server, topic: str, count: int) -> list[Readi
         readings += await _each(
             server, members, lambda member: member.commit(1), f"commit of {count:,} groups"
         )
-    await _leave(server, members)
+    await _leave(runtime, server, members)
     return readings
 
 
@@ -192,11 +194,11 @@ class _Running:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-async def _connect(server: Server, count: int, group: str) -> list[Connection]:
+async def _connect(runtime: Runtime, server: Server, count: int, group: str) -> list[Connection]:
     """Connections to a broker that coordinates the group already."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count + FILES_BESIDE_CONNECTIONS), hard))
-    connections = [await Connection.open(HOST, server.port) for _ in range(count)]
+    connections = [await Connection.open(runtime, HOST, server.port) for _ in range(count)]
     async with asyncio.timeout(PATIENCE_S):
         while True:
             answer = await connections[0].ask(FIND_COORDINATOR, key_type=0, coordinator_keys=(group,))
@@ -205,15 +207,10 @@ async def _connect(server: Server, count: int, group: str) -> list[Connection]:
             await asyncio.sleep(POLL_S)
 
 
-async def _leave(server: Server, members: Sequence[Member]) -> None:
+async def _leave(runtime: Runtime, server: Server, members: Sequence[Member]) -> None:
     """So that the next run finds a broker with nothing to do."""
-    connection = await Connection.open(HOST, server.port)
+    connection = await Connection.open(runtime, HOST, server.port)
     for member in members:
         member.connection.close()
         await member.leave(connection)
     connection.close()
-
-
-def _run(measurement: Coroutine[Any, Any, list[Reading]]) -> list[Reading]:
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(measurement)

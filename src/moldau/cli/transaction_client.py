@@ -1,12 +1,13 @@
 """The requests about transactions that confluent-kafka has no calls for, sent to the brokers directly.
 
-One plain connection for each broker, asked and answered one by one; listeners with TLS or SASL are not spoken to.
+One plain connection for each broker (`peers`), on a loop that runs while a request is asked; listeners with TLS or SASL
+are not spoken to.
 """
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterable, Iterator
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -14,9 +15,12 @@ from moldau.base.errors import ErrorCode
 from moldau.cli.client import Connection
 from moldau.cli.errors import CliError, Exit
 from moldau.coordinator.fields import FieldReader
+from moldau.peers.connection import PeerConnection
+from moldau.peers.errors import Disconnected
+from moldau.runtime.ports import Runtime
+from moldau.runtime.real import close_runtime, new_event_loop, real_runtime
 from moldau.wire.apis import APIS_BY_NAME
-from moldau.wire.codec import decode_response, encode_request_frame
-from moldau.wire.frames import SIZE, parse_response_header
+from moldau.wire.codec import encode_request
 
 CLIENT_ID = "moldau-cli"
 FENCING_TIMEOUT_MS = 60_000
@@ -54,10 +58,11 @@ class OpenTransaction(NamedTuple):
 
 class TransactionClient:
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
         self._metadata = connection.metadata()
-        self._sockets: dict[int, socket.socket] = {}
-        self._correlation_id = 0
+        self._timeout_s = connection.target.timeout_s
+        self._connections: dict[int, PeerConnection] = {}
+        self._runtime: Runtime | None = None
+        self._runner = asyncio.Runner(loop_factory=new_event_loop)
 
     # ---- what is there --------------------------------------------------------------------------------------
 
@@ -74,11 +79,15 @@ class TransactionClient:
         return sorted(found)
 
     def described(self, transactional_id: str) -> Described:
-        broker = self.coordinator(transactional_id)
-        frame, position = self._exchange(
-            broker, "DescribeTransactions", 0, SimpleNamespace(transactional_ids=(transactional_id,))
+        api = "DescribeTransactions"
+        key = APIS_BY_NAME[api].key
+        body = encode_request(key, 0, SimpleNamespace(transactional_ids=(transactional_id,)))
+        answer = self._answered(
+            self.coordinator(transactional_id),
+            api,
+            lambda broker: broker.ask_raw(key, 0, body, self._timeout_s),
         )
-        return read_described(bytes(frame[position:]))[0]
+        return read_described(bytes(answer))[0]
 
     def open_transactions(self, topics: Iterable[str]) -> Iterator[OpenTransaction]:
         """Of these topics, as the leaders of their partitions know them."""
@@ -137,37 +146,44 @@ class TransactionClient:
     # ---- the wire -------------------------------------------------------------------------------------------
 
     def _ask(self, broker: int, api: str, version: int, **fields: Any) -> Any:
-        frame, position = self._exchange(broker, api, version, SimpleNamespace(**fields))
-        return decode_response(APIS_BY_NAME[api].key, version, frame, position)
+        key, request = APIS_BY_NAME[api].key, SimpleNamespace(**fields)
+        return self._answered(
+            broker, api, lambda connection: connection.ask(key, version, request, self._timeout_s)
+        )
 
-    def _exchange(self, broker: int, api: str, version: int, request: Any) -> tuple[memoryview, int]:
-        key = APIS_BY_NAME[api].key
-        self._correlation_id += 1
+    def _answered(
+        self, broker: int, api: str, ask: Callable[[PeerConnection], Coroutine[Any, Any, Any]]
+    ) -> Any:
+        async def exchange() -> Any:
+            return await ask(await self._connected(broker))
+
         try:
-            stream = self._stream(broker)
-            stream.sendall(encode_request_frame(key, version, self._correlation_id, CLIENT_ID, request))
-            (size,) = SIZE.unpack(_receive(stream, SIZE.size))
-            frame = memoryview(_receive(stream, size))
-        except (OSError, EOFError) as error:
+            return self._runner.run(exchange())
+        except (OSError, Disconnected) as error:
             raise CliError(
                 f"Broker {broker} does not answer {api} ({error}).",
                 "Brokers before Kafka 3.0 do not tell of their transactions; listeners with TLS or SASL"
                 " are not spoken to.",
                 Exit.UNREACHABLE,
             ) from error
-        return frame, parse_response_header(frame, key, version)[1]
 
-    def _stream(self, broker: int) -> socket.socket:
-        stream = self._sockets.get(broker)
-        if stream is None:
+    async def _connected(self, broker: int) -> PeerConnection:
+        if self._runtime is None:
+            self._runtime = real_runtime()
+        connection = self._connections.get(broker)
+        if connection is None:
             found = self._metadata.brokers[broker]
-            timeout_s = self._connection.target.timeout_s
-            stream = self._sockets[broker] = socket.create_connection((found.host, found.port), timeout_s)
-        return stream
+            connection = self._connections[broker] = await PeerConnection.open(
+                self._runtime, found.host, found.port, CLIENT_ID, timeout_s=self._timeout_s
+            )
+        return connection
 
     def close(self) -> None:
-        for stream in self._sockets.values():
-            stream.close()
+        for connection in self._connections.values():
+            connection.close()
+        if self._runtime is not None:
+            close_runtime(self._runtime)
+        self._runner.close()
 
     def __enter__(self) -> TransactionClient:
         return self
@@ -194,16 +210,6 @@ def _open_in(answer: Any) -> Iterator[OpenTransaction]:
                         producer.current_txn_start_offset,
                         producer.last_timestamp,
                     )
-
-
-def _receive(stream: socket.socket, count: int) -> bytes:
-    data = bytearray()
-    while len(data) < count:
-        piece = stream.recv(count - len(data))
-        if not piece:
-            raise EOFError("the connection was closed")
-        data += piece
-    return bytes(data)
 
 
 def read_described(body: bytes) -> list[Described]:

@@ -84,6 +84,7 @@ class PeerConnection:
         "_spare_unused",
         "_stream",
         "_tasks",
+        "_timeout_s",
         "_timer",
         "_timer_s",
         "ignores_strays",
@@ -97,6 +98,7 @@ class PeerConnection:
         stream: Stream,
         client_id: str | None,
         *,
+        timeout_s: float = REQUEST_TIMEOUT_S,
         frame_bytes_max: int = PEER_ANSWER_BYTES_MAX,
         on_closed: Closed | None = None,
     ) -> None:
@@ -109,6 +111,7 @@ class PeerConnection:
         self._clock = runtime.clock
         self._stream = stream
         self._client_id = client_id
+        self._timeout_s = timeout_s  # of requests that have none of their own
         self._frame_bytes_max = frame_bytes_max
         self._awaited: deque[_Awaited] = deque()
         self._callers: deque[asyncio.Future[None]] = deque()  # who wait for room
@@ -152,32 +155,30 @@ class PeerConnection:
         return in_flight < PEER_REQUESTS_IN_FLIGHT_MAX and self._queued_bytes < PEER_BYTES_QUEUED_MAX
 
     def send(
-        self, api_key: int, version: int, message: object, timeout_s: float = REQUEST_TIMEOUT_S
+        self, api_key: int, version: int, message: object, timeout_s: float | None = None
     ) -> asyncio.Future[Any]:
         """Send a request now; its answer, or what it ended in, comes in the future. Nobody need wait for it."""
         return self._send_now(api_key, version, encode_request(api_key, version, message), timeout_s, False)
 
     def send_raw(
-        self, api_key: int, version: int, body: bytes, timeout_s: float = REQUEST_TIMEOUT_S
+        self, api_key: int, version: int, body: bytes, timeout_s: float | None = None
     ) -> asyncio.Future[memoryview]:
         """Like `send`, of a body that is coded already; the answer is its body as it was received."""
         return self._send_now(api_key, version, body, timeout_s, True)
 
-    async def ask(
-        self, api_key: int, version: int, message: object, timeout_s: float = REQUEST_TIMEOUT_S
-    ) -> Any:
+    async def ask(self, api_key: int, version: int, message: object, timeout_s: float | None = None) -> Any:
         """The answer to a request. Waits for room to send it, which counts as part of the time."""
         body = encode_request(api_key, version, message)
         if self._callers or not self.has_room:
-            timeout_s -= await self._room(timeout_s)
+            timeout_s = await self._room(timeout_s)
         return await self._request(api_key, version, body, timeout_s, False)
 
     async def ask_raw(
-        self, api_key: int, version: int, body: bytes, timeout_s: float = REQUEST_TIMEOUT_S
+        self, api_key: int, version: int, body: bytes, timeout_s: float | None = None
     ) -> memoryview:
         """Like `ask`, of a body that is coded already; the answer is its body as it was received."""
         if self._callers or not self.has_room:
-            timeout_s -= await self._room(timeout_s)
+            timeout_s = await self._room(timeout_s)
         answer: memoryview = await self._request(api_key, version, body, timeout_s, True)
         return answer
 
@@ -212,7 +213,7 @@ class PeerConnection:
         self._end(Disconnected, reason)
 
     def _send_now(
-        self, api_key: int, version: int, body: bytes, timeout_s: float, is_raw: bool
+        self, api_key: int, version: int, body: bytes, timeout_s: float | None, is_raw: bool
     ) -> asyncio.Future[Any]:
         if self.has_room:
             return self._request(api_key, version, body, timeout_s, is_raw)
@@ -221,14 +222,14 @@ class PeerConnection:
         return answer
 
     def _request(
-        self, api_key: int, version: int, body: bytes, timeout_s: float, is_raw: bool
+        self, api_key: int, version: int, body: bytes, timeout_s: float | None, is_raw: bool
     ) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self.is_closed:
             _fail(answer, Disconnected("the connection was closed"))
             return answer
         correlation_id = self._take_id()
-        deadline_s = self._clock.monotonic() + timeout_s
+        deadline_s = self._clock.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
         self._awaited.append(_Awaited(api_key, version, correlation_id, deadline_s, is_raw, answer))
         if deadline_s < self._timer_s:
             self._set_timer(deadline_s)
@@ -240,10 +241,12 @@ class PeerConnection:
         self._next_id = taken + 1 if taken < CORRELATION_ID_MAX else 1
         return taken
 
-    async def _room(self, timeout_s: float) -> float:
-        """Wait in line until there is room, or the connection ends; returns how long that took, in seconds."""
+    async def _room(self, timeout_s: float | None) -> float:
+        """Wait in line until there is room, or the connection ends; returns what is left of the time."""
         if len(self._callers) >= PEER_CALLERS_WAITING_MAX:
             raise Busy("too many wait for the peer already")
+        if timeout_s is None:
+            timeout_s = self._timeout_s
         begun_s = self._clock.monotonic()
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._callers.append(turn)
@@ -263,7 +266,7 @@ class PeerConnection:
             timer.cancel()
             del turn
         self._called -= 1
-        return self._clock.monotonic() - begun_s
+        return timeout_s - (self._clock.monotonic() - begun_s)
 
     def _call_waiting(self) -> None:
         """Call those who wait for room, in their order, as many as there is room for."""

@@ -1,24 +1,25 @@
-"""A small client of Kafka's protocol over the Net port, as the simulation's producers and readers need it.
+"""The simulation's clients: one connection each to the broker, kept open as real clients do.
 
-`Wire` is one connection: pipelined requests, answers matched in order, closed at the first time-out or nonsense.
-`Client` keeps one open, as real clients do: it connects again after a pause when it is lost, and says which life of
-the broker it talks to. What to send again after a loss is up to its user.
+`Wire` is a connection of `peers` that knows which life of the broker it talks to; an answer that no broker may give is
+a failure of the run. `Client` connects again after a pause when it is lost. What to send again after a loss is up to
+its user.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 from moldau.base.ids import TopicPartition
-from moldau.runtime.ports import Runtime, Stream
+from moldau.peers.connection import PeerConnection
+from moldau.peers.errors import BadAnswer
+from moldau.peers.errors import Disconnected as Disconnected
+from moldau.runtime.ports import Buffer, File, Runtime, Stream, Tasks
 from moldau.sim.model import Model
 from moldau.sim.random import SimRandom
-from moldau.wire.codec import decode_response, encode_request_frame
-from moldau.wire.frames import parse_response_header
 
 CONNECT_TIMEOUT_S = 1.0
 REQUEST_TIMEOUT_S = 2.0
@@ -29,14 +30,6 @@ PORT = 9092
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 1, 2, 3, 19, 22
 
 
-class Disconnected(Exception):
-    """The connection is gone, and with it the answer; what became of the request is not known."""
-
-
-class BadAnswer(Exception):
-    """No broker may answer like this."""
-
-
 class Node(Protocol):
     """The broker's host, as far as clients know it."""
 
@@ -45,126 +38,71 @@ class Node(Protocol):
     """Counts the starts of the broker."""
 
 
-class Awaited(NamedTuple):
-    api_key: int
-    version: int
-    correlation_id: int
-    answer: asyncio.Future[Any]
-
-
-class Wire:
-    """One connection."""
+class Wire(PeerConnection):
+    """One connection, of a client that may be slow to read."""
 
     def __init__(
         self, runtime: Runtime, stream: Stream, client_id: str, life: int, slowness_s: float
     ) -> None:
+        if slowness_s:
+            stream = SlowStream(stream, runtime.tasks, slowness_s)
+        super().__init__(runtime, stream, client_id, timeout_s=REQUEST_TIMEOUT_S, on_closed=_on_closed)
         self.life = life
-        self.is_closed = False
-        self.is_deaf = False
-        """Whether answers that nobody waits for are let pass: who sends nonsense may get anything."""
-        self._tasks = runtime.tasks
+
+
+def _on_closed(_: PeerConnection, error: Exception) -> None:
+    if isinstance(error, BadAnswer):
+        raise error
+
+
+class SlowStream:
+    """A stream that is read a little at a time, with a rest after each."""
+
+    def __init__(self, stream: Stream, tasks: Tasks, rest_s: float) -> None:
+        self.local = stream.local
+        self.peer = stream.peer
+        self.send: Callable[[Buffer], int] = stream.send
+        self.sendmsg: Callable[[Sequence[Buffer]], int] = stream.sendmsg
+        self.watch_writable = stream.watch_writable
+        self.unwatch_writable = stream.unwatch_writable
         self._stream = stream
-        self._client_id = client_id
-        self._slowness_s = slowness_s
-        self._awaited: deque[Awaited] = deque()
-        self._next_id = 1
-        self._out = bytearray()
-        self._in = bytearray()
-        stream.watch_readable(self._on_readable)
+        self._tasks = tasks
+        self._rest_s = rest_s
+        self._is_resting = False
+        self._callback: Callable[[], object] | None = None
 
-    def send(self, api_key: int, version: int, message: object) -> asyncio.Future[Any]:
-        """Send a request; its answer, or Disconnected, comes in the future."""
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        answer.add_done_callback(_retrieve)
-        if self.is_closed:
-            answer.set_exception(Disconnected())
-            return answer
-        self._awaited.append(Awaited(api_key, version, self._next_id, answer))
-        self.send_only(api_key, version, message)
-        return answer
+    def recv_into(self, buffer: Any) -> int:
+        if self._is_resting:
+            raise BlockingIOError
+        count = self._stream.recv_into(memoryview(buffer)[:RECEIVE_BYTES])
+        self._is_resting = True
+        self._stream.unwatch_readable()
+        self._tasks.call_later(self._rest_s, self._read_on)
+        return count
 
-    def send_only(self, api_key: int, version: int, message: object) -> None:
-        """Send a request that gets no answer (acks=0)."""
-        self.send_bytes(encode_request_frame(api_key, version, self._next_id, self._client_id, message))
-        self._next_id += 1
+    def send_more(self, data: Buffer) -> int:
+        return self._stream.send_more(data)
 
-    def send_bytes(self, data: bytes) -> None:
-        if not self.is_closed:
-            self._out += data
-            self._on_writable()
+    def sendfile(self, file: File, position: int, length: int) -> int:
+        return self._stream.sendfile(file, position, length)
 
-    async def ask(self, api_key: int, version: int, message: object) -> Any:
-        return await self.answer(self.send(api_key, version, message))
+    def watch_readable(self, callback: Callable[[], object]) -> None:
+        self._callback = callback
+        if not self._is_resting:
+            self._stream.watch_readable(callback)
 
-    async def answer(self, future: asyncio.Future[Any], timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
-        """Wait for an answer. Time-out: the connection is given up, since answers come in order."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await future
-        except TimeoutError:
-            self.close()
-            raise Disconnected from None
+    def unwatch_readable(self) -> None:
+        self._callback = None
+        self._stream.unwatch_readable()
 
     def close(self) -> None:
-        if not self.is_closed:
-            self.is_closed = True
-            self._stream.close()
-            for awaited in self._awaited:
-                if not awaited.answer.done():
-                    awaited.answer.set_exception(Disconnected())
-            self._awaited.clear()
-
-    # The stream
-
-    def _on_writable(self) -> None:
-        try:
-            while self._out:
-                del self._out[: self._stream.send(self._out)]
-        except BlockingIOError:
-            self._stream.watch_writable(self._on_writable)
-        except OSError:
-            self.close()
-        else:
-            self._stream.unwatch_writable()
-
-    def _on_readable(self) -> None:
-        buffer = bytearray(RECEIVE_BYTES)
-        try:
-            count = self._stream.recv_into(buffer)
-        except BlockingIOError:
-            return
-        except OSError:
-            count = 0
-        if not count:
-            self.close()
-            return
-        self._in += buffer[:count]
-        while not self.is_closed and len(self._in) >= 4:
-            size = int.from_bytes(self._in[:4], "big", signed=True)
-            if len(self._in) < 4 + size:
-                break
-            frame = bytes(self._in[4 : 4 + size])
-            del self._in[: 4 + size]
-            self._on_frame(frame)
-        if self._slowness_s and not self.is_closed:
-            self._stream.unwatch_readable()
-            self._tasks.call_later(self._slowness_s, self._read_on)
+        self._callback = None
+        self._stream.close()
 
     def _read_on(self) -> None:
-        if not self.is_closed:
-            self._stream.watch_readable(self._on_readable)
-
-    def _on_frame(self, frame: bytes) -> None:
-        if not self._awaited:
-            if self.is_deaf:
-                return
-            raise BadAnswer("an answer that nobody waits for")
-        api_key, version, wanted_id, answer = self._awaited.popleft()
-        correlation_id, position = parse_response_header(memoryview(frame), api_key, version)
-        if correlation_id != wanted_id:
-            raise BadAnswer(f"an answer to request {correlation_id} where {wanted_id} is due")
-        if not answer.done():
-            answer.set_result(decode_response(api_key, version, memoryview(frame), position))
+        self._is_resting = False
+        if self._callback is not None:
+            self._stream.watch_readable(self._callback)
 
 
 class Client:
@@ -239,9 +177,3 @@ class Client:
         if name is None:
             name = next(name for name, topic_id in self.topic_ids.items() if topic_id == topic.topic_id)
         return TopicPartition(name, index)
-
-
-def _retrieve(answer: asyncio.Future[Any]) -> None:
-    """A lost answer that nobody waits for any more is no failure."""
-    if not answer.cancelled():
-        answer.exception()

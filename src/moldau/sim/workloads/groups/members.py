@@ -188,4 +188,4 @@ class GroupMember:
 
     async def _ask(self, api_key: int, version: int, message: object, patience_s: float = 2.0) -> Any:
         wire = await self._client.wire()
-        return await wire.answer(wire.send(api_key, version, message), patience_s)
+        return await wire.ask(api_key, version, message, patience_s)

@@ -32,7 +32,7 @@ class Liar:
         while not client.is_stopping:
             wire = await client.wire()
             client.count("lies")
-            wire.is_deaf = True
+            wire.ignores_strays = True
             try:
                 await lies[self._random.randrange(len(lies))](wire)
             except Disconnected:
@@ -67,7 +67,7 @@ class Liar:
         part = SimpleNamespace(index=partition.partition, records=bytes(damage(data)))
         topic = self._client.topic(partition.topic, partition_data=(part,))
         message = SimpleNamespace(transactional_id=None, acks=1, timeout=1000, topic_data=(topic,))
-        answer = await wire.answer(wire.send(PRODUCE, 9, message))
+        answer = await wire.ask(PRODUCE, 9, message)
         code = answer.responses[0].partition_responses[0].error_code
         if code is ErrorCode.none:
             self._client.model[partition].fail("a bad batch to be refused", "it was taken")

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
+from moldau.peers.errors import Busy
 from moldau.records.compression import Codec
 from moldau.records.record import Record, build_batch
 from moldau.sim.client import INIT_PRODUCER_ID, PRODUCE, Client, Disconnected, Wire
@@ -190,7 +191,7 @@ class Lane:
     async def _settle(self, wire: Wire, batch: Batch, future: asyncio.Future[Any], *, is_head: bool) -> bool:
         """Take the answer for a batch; False where the lane must begin again with what is left."""
         try:
-            answer = await wire.answer(future)
+            answer = await future
         except Disconnected:
             return False
         outcome = outcomes(self._client, answer)[self._partition]
@@ -300,7 +301,10 @@ class PlainProducer:
             wire = await client.wire()
             message = request(client, batches, self._acks)
             if self._acks == ACKS_NONE:
-                wire.send_only(PRODUCE, self._version, message)
+                try:
+                    wire.send_only(PRODUCE, self._version, message)
+                except Busy:  # a connection that nobody reads; without answers there is no time-out either
+                    wire.close()
                 return
             try:
                 answer = await wire.ask(PRODUCE, self._version, message)

@@ -254,7 +254,7 @@ class TransactionalProducer:
             blocked: dict[TopicPartition, ErrorCode] = {}
             try:
                 for batches, future in zip(left, futures, strict=False):
-                    self._take(wire.life, batches, await wire.answer(future), blocked)
+                    self._take(wire.life, batches, await future, blocked)
             except Disconnected:
                 await self.client.pause()
             left = [batches for batches in left if batches]

@@ -1,12 +1,13 @@
-"""The broker under test on its simulated host: starting it, and every way in which it can end.
+"""A broker under test on its simulated host: starting it, and every way in which it can end.
 
-The model learns where each log ended at the moment before the broker listens: nobody has appended to it in this life.
-A start that fails (a disk error while it recovers) leaves the host up with no broker on it, as a supervisor finds it.
+Of the only broker the model learns where each log ended at the moment before it listens: nobody has appended to it in
+this life. A start that fails (a disk error while it recovers) leaves the host up with no broker on it, as a supervisor
+finds it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from moldau.broker.node import Broker
@@ -18,6 +19,7 @@ from moldau.sim.disk import SimDisk
 from moldau.sim.model import Model
 from moldau.sim.world import SimHost, World
 from moldau.store.memory import MemoryStore, Tree
+from moldau.store.port import Store
 
 POLL_S = 0.005
 STOP_PATIENCE_S = 30.0
@@ -47,9 +49,20 @@ class Doorbell:
         return self._net.listen(host, port, accept)
 
 
+OpenStore = Callable[[Runtime], Awaitable[Store]]
+
+
 class BrokerNode:
+    """Without `open_store` it is alone, with a store of its own."""
+
     def __init__(
-        self, world: World, host: SimHost, model: Model, counts: dict[str, int], settings: dict[str, str]
+        self,
+        world: World,
+        host: SimHost,
+        model: Model,
+        counts: dict[str, int],
+        settings: dict[str, str],
+        open_store: OpenStore | None = None,
     ) -> None:
         self.name = host.name
         self.host = host
@@ -62,7 +75,11 @@ class BrokerNode:
         self._model = model
         self._counts = counts
         self._config = BrokerConfig.parse(SETTINGS | settings)
+        self.node_id = self._config.node_id
+        self.is_tainted = False
+        """It has lost its power, and with it perhaps what only its page cache held."""
         self._tree = Tree()
+        self._open_store = open_store
         self._power_lost = False
         self._disks: list[SimDisk] = []
         host.on_power_lost = self.on_power_lost
@@ -79,8 +96,13 @@ class BrokerNode:
         runtime.tasks.spawn(self._serve(runtime), name="broker")
 
     async def _serve(self, runtime: Runtime) -> None:
-        watched = replace(runtime, net=Doorbell(runtime.net, self._on_listen))
-        broker = Broker(self._config, watched, MemoryStore(self._tree, runtime.tasks))
+        self.broker = None
+        if self._open_store is None:
+            runtime = replace(runtime, net=Doorbell(runtime.net, self._on_listen))
+            store: Store = MemoryStore(self._tree, runtime.tasks)
+        else:
+            store = await self._open_store(runtime)
+        broker = Broker(self._config, runtime, store)
         self.broker = broker
         try:
             await broker.start()
@@ -118,7 +140,7 @@ class BrokerNode:
         self.host.crash()
 
     def on_power_lost(self) -> None:
-        self._power_lost = True
+        self._power_lost = self.is_tainted = True
         self.is_doubtful = False
         self.host.drive.forgive()
         self._count("power cuts")

@@ -25,4 +25,7 @@ def endpoint_of(broker: ClusterView, context: RequestContext, other: BrokerInfo)
     """Any broker's address on the client's listener; None where it does not have that listener."""
     if other.id == broker.node_id:
         return advertised_endpoint(broker, context)
-    return other.listeners.get(context.listener_name)
+    address = other.listeners.get(context.listener_name)
+    if address is None or address[0]:
+        return address
+    return advertised_endpoint(broker, context)[0], address[1]  # on this machine: by the name that got here

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from moldau.base.errors import ErrorCode
+from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
 from moldau.base.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from moldau.broker.identity import decide_identity
@@ -218,9 +218,12 @@ class Coordinators:
         """One change of the cluster waits for the other: whoever comes second finds the topic made, and led."""
         make = self._offsets_topic if name == CONSUMER_OFFSETS else self._transaction_topic
         topic = make()
-        (outcome,) = await self._broker.controller.create_topics([topic])
-        reason = outcome.message or outcome.error.name
-        if outcome.error in (ErrorCode.none, ErrorCode.topic_already_exists):
+        try:
+            ((error, message),) = await self._broker.channel.create_topics([topic])
+        except KafkaError as failure:
+            error, message = failure.code, failure.message
+        reason = message or error.name
+        if error in (ErrorCode.none, ErrorCode.topic_already_exists):
             self._complaints.pop(name, None)
         elif self._complaints.get(name) != reason:  # said once: clients ask again several times a second
             self._complaints[name] = reason

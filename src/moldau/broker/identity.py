@@ -29,7 +29,7 @@ async def decide_identity(broker: ProducerIdBroker, transactional_id: str, decid
         if isinstance(answer, Identity):
             return answer
         try:
-            new_producer_id = await broker.controller.next_producer_id()
+            new_producer_id = await broker.next_producer_id()
         except KafkaError as refusal:
             return Identity(refusal.code)
 

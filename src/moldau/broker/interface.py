@@ -18,6 +18,7 @@ from moldau.metadata.image import ClusterImage
 from moldau.runtime.ports import Address, Clock, Runtime
 
 if TYPE_CHECKING:  # the parts whose modules a role's user need not load
+    from moldau.broker.channel import ControllerChannel
     from moldau.broker.connection import Connection
     from moldau.broker.dispatch import Context, Route
     from moldau.broker.metrics import Metrics
@@ -100,11 +101,28 @@ class CoordinatorBroker(ClusterView, Protocol):
     def coordinators(self) -> Coordinating: ...
 
 
+class ControllerBroker(ClusterView, Protocol):
+    """The controller, where it is on this broker."""
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+    @property
+    def active_controller(self) -> Controller | None: ...
+
+
 class AdminBroker(ClusterView, Protocol):
     """Changes of the cluster, and views of it."""
 
     @property
-    def controller(self) -> Controller: ...
+    def controller(self) -> Controller:
+        """For what only the controller's broker does; KafkaError (not_controller) elsewhere."""
+        ...
+
+    @property
+    def channel(self) -> ControllerChannel:
+        """To the controller, wherever it is."""
+        ...
 
     @property
     def offline(self) -> Set[TopicPartition]:
@@ -114,6 +132,10 @@ class AdminBroker(ClusterView, Protocol):
 
 class ProducerIdBroker(CoordinatorBroker, AdminBroker, Protocol):
     """Coordinators that may need a new producer id, which only the controller gives."""
+
+    async def next_producer_id(self) -> int:
+        """KafkaError where none can be had now."""
+        ...
 
 
 class TransactionBroker(CoordinatorBroker, DataBroker, Protocol):
@@ -131,6 +153,16 @@ class ServingBroker(Protocol):
 
     @property
     def routes(self) -> Mapping[int, Route]: ...
+
+    @property
+    def active_controller(self) -> Controller | None: ...
+
+    @property
+    def channel(self) -> ControllerChannel: ...
+
+    async def answer(self, route: Route, context: RequestContext, request: Request) -> Any:
+        """What the handler of a route says to a request."""
+        ...
 
     def fail(self, error: BaseException) -> None:
         """A broken invariant: the node stops."""
@@ -163,6 +195,10 @@ class RequestContext(Protocol):
     @property
     def principal(self) -> str: ...
 
+    def within(self, version: int, client_id: str | None) -> RequestContext:
+        """Of a request that came within this one."""
+        ...
+
 
 if TYPE_CHECKING:
 
@@ -170,9 +206,10 @@ if TYPE_CHECKING:
         ids: ProducerIdBroker,
         transactions: TransactionBroker,
         serving: ServingBroker,
+        controller: ControllerBroker,
         context: RequestContext,
     ) -> None: ...
 
     def _node_fills_every_role(node: Broker, context: Context) -> None:
-        """The first two are made of all the others."""
-        _fill(node, node, node, context)
+        """The first two are made of nearly all the others."""
+        _fill(node, node, node, node, context)

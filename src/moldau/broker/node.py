@@ -1,84 +1,112 @@
 """The broker: the composition root that puts the parts together, and the life of a node.
 
-Start: cluster image from the store, logs from the data folder, then the listeners; clients are served when
-`start` returns. Stop: no new connections, answers under way are given up, every log is synced and closed
-cleanly. A broken invariant stops the node at once, without a clean close: what is on the disk is recovered at
-the next start. So does the failure of all data folders; one that fails takes its partitions offline.
+Start: join the cluster, take its image, open the logs that it says are here, register, and serve clients when the
+controller lets it (`start` returns). The listeners are open from the beginning, since this broker may be the controller
+that others wait for; clients are served when it is ready. Stop: give leadership away, no new connections, every log is
+synced and closed cleanly. A broken invariant stops the node at once, without a clean close: what is on the disk is
+recovered at the next start. So does the failure of all data folders; one that fails takes its partitions offline.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from inspect import iscoroutine
 from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
-from moldau.base.ids import TopicPartition
 from moldau.broker import data_folders, metrics
+from moldau.broker.channel import ControllerChannel
 from moldau.broker.cleaner_metrics import cleaner_samples
 from moldau.broker.coordinators import Coordinators
 from moldau.broker.data_folders import KnownFolders, Seldom
-from moldau.broker.dispatch import Dispatcher
+from moldau.broker.dispatch import Dispatcher, Route
+from moldau.broker.feed import ImageFeed
 from moldau.broker.handlers import ROUTES
 from moldau.broker.http import HttpServer
+from moldau.broker.in_sync import InSyncSets
+from moldau.broker.interface import Request, RequestContext
+from moldau.broker.membership import Membership
 from moldau.broker.metrics import Metrics, Sample
+from moldau.broker.office import Office
+from moldau.broker.registration import Registrar
+from moldau.broker.replicas import Replicas
 from moldau.broker.server import Server
 from moldau.config.broker import BrokerConfig
 from moldau.config.topic import TopicConfig, topic_config
 from moldau.controller.controller import Controller
-from moldau.controller.persistence import PersistentImage
+from moldau.controller.producer_ids import ProducerIds
+from moldau.coordinator.reply import Reply
 from moldau.log import names
 from moldau.log.cleaner.cleaner import CleanerSettings, LogCleaner
 from moldau.log.disk_errors import reason
 from moldau.log.folder import AllFoldersFailed
-from moldau.log.log import Log
 from moldau.log.manager import LogManager
+from moldau.metadata.difference import Difference
 from moldau.metadata.image import ClusterImage, Topic
 from moldau.metadata.records import (
-    BrokerInfo,
+    BrokerChanged,
+    BrokerRegistered,
+    BrokerUnregistered,
     ConfigChanged,
-    PartitionsAdded,
-    PartitionsChanged,
     Record,
     ResourceType,
-    TopicCreated,
-    TopicDeleted,
 )
+from moldau.peers.peers import Peers
 from moldau.replication.fetch_session import FetchSessions, TopicRef
+from moldau.replication.fetcher import FetcherSettings
+from moldau.replication.fetchers import Fetchers
 from moldau.replication.partition import Partition
 from moldau.replication.replication import Replication
-from moldau.runtime.ports import Listener, Runtime
+from moldau.runtime.ports import Address, Listener, Runtime
 from moldau.store.port import Store
 
 log = logging.getLogger(__name__)
 
-LOGS_DELETED_PER_TURN = 16
-"""So that a topic with thousands of partitions holds nobody up; making a log takes longer, and a turn of its own."""
+TICKS_PER_LAG = 2
+PARTITIONS_PER_TICK_TURN = 500
+REPORT_PAUSE_S = 0.5
+WILDCARDS = ("", "0.0.0.0", "::")
 
 
 class Broker:
-    def __init__(self, config: BrokerConfig, runtime: Runtime, store: Store, *, process_id: int = 0) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        runtime: Runtime,
+        store: Store,
+        *,
+        process_id: int = 0,
+        boot_id: str = "",
+        host_name: str = "localhost",
+    ) -> None:
+        """`boot_id`: of the machine, by which a crash that the page cache survived is told from a power cut.
+        `host_name`: how other brokers reach this machine where a listener is open on all its addresses."""
         self.config = config
         self.node_id = config.node_id
         self.runtime = runtime
         self.clock = runtime.clock
         self.tasks = runtime.tasks
+        self.host_name = host_name
         self.metrics = Metrics()
         self.routes = ROUTES
-        self.image: ClusterImage
-        self.controller: Controller
+        self.image = ClusterImage("")
         self.log_manager: LogManager
         self.log_cleaner: LogCleaner
         self.coordinators: Coordinators
-        self.partitions: dict[TopicPartition, Partition] = {}
-        self.offline: set[TopicPartition] = set()
-        self.partitions_of: dict[
-            TopicRef, dict[int, Partition]
-        ] = {}  # by name, and by the bytes of the topic id
         self.replication = Replication(self.node_id, runtime)
+        self.replication.replica_lag_max_s = config["replica.lag.time.max.ms"] / 1000
+        self.replication.is_eligible = self._is_eligible
         self.long_polls = self.replication.long_polls
+        self.replicas = Replicas(
+            self.node_id, runtime.tasks, self.image, self.replication, self._config_of, self._on_role
+        )
+        self.replicas.on_disk = self._on_disk
+        self.partitions = self.replicas.partitions
+        self.partitions_of = self.replicas.partitions_of
+        self.offline = self.replicas.offline
         self.fetch_sessions = FetchSessions(
             runtime.random.fork("fetch sessions"), config["max.incremental.fetch.session.cache.slots"]
         )
@@ -86,15 +114,18 @@ class Broker:
         self.listeners: dict[str, Listener] = {}
         self.http: Listener | None = None
         self.is_ready = False
+        self.on_opened: Callable[[], object] = lambda: None
+        """Called at the start, when the logs are open and nobody is served yet."""
         self.failure: BaseException | None = None
         self._failed: asyncio.Event = asyncio.Event()
         self._store = store
         self._seldom = Seldom(runtime.clock)
         self._process_id = process_id  # only told to people, in the lock of the data folder
+        self._dispatcher = Dispatcher(self, ROUTES)
         self._server = Server(
             runtime,
             self.metrics,
-            Dispatcher(self, ROUTES),
+            self._dispatcher,
             self.fail,
             frame_bytes_max=config["socket.request.max.bytes"],
             connections_max=config["max.connections"],
@@ -102,8 +133,55 @@ class Broker:
             idle_ms_max=config["connections.max.idle.ms"],
         )
         self._http = HttpServer(runtime, self._exposition, self._health)
+        self._join_cluster(store, boot_id)
 
-    # ---- life ---------------------------------------------------------------------------------------------
+    def _join_cluster(self, store: Store, boot_id: str) -> None:
+        """The parts by which this broker is one of several."""
+        runtime = self.runtime
+        self.peers = Peers(runtime, f"broker {self.node_id}", self._address_of)
+        self.channel = ControllerChannel(runtime, self.node_id, lambda: self.active_controller)
+        self.feed = ImageFeed(
+            self.tasks, self.node_id, self.image, self.channel, lambda: self.active_controller
+        )
+        self.membership = Membership(
+            store,
+            runtime,
+            self.node_id,
+            on_elected=self._on_elected,
+            on_session_end=self._on_session_end,
+            on_joined_again=self._on_joined_again,
+            on_controller=self._on_controller,
+        )
+        self.office = Office(
+            store,
+            runtime,
+            self.node_id,
+            self,
+            lambda: self.image if self.image.cluster_id else None,
+            on_lost=self.membership.stand_again,
+        )
+        self.registrar = Registrar(
+            self.tasks, self.node_id, self.image, self.channel, self.feed, self.membership, boot_id
+        )
+        self.in_sync = InSyncSets(
+            self.tasks, lambda wanted: self.channel.alter_partition(self.registrar.epoch, wanted)
+        )
+        self.replication.on_wish = self.in_sync.want
+        self._producer_ids = ProducerIds(lambda: self.channel.allocate_producer_ids(self.registrar.epoch))
+
+    def _on_elected(self) -> None:
+        self.office.take()
+
+    def _on_session_end(self) -> None:
+        self.office.leave("the session has ended")
+
+    def _on_joined_again(self) -> None:
+        self.registrar.look()
+
+    def _on_controller(self) -> None:
+        self.channel.on_controller(self.membership.controller)
+
+    # Life
 
     async def start(self) -> None:
         """Serve clients. On an error (a port in use, a locked folder) nothing is left running."""
@@ -114,23 +192,34 @@ class Broker:
             raise
 
     async def stop(self) -> None:
-        """End cleanly: the next start finds every log closed, and has nothing to recover."""
-        self.is_ready = False
-        self._server.close()
-        self._http.close()
-        self.replication.close()
-        self.coordinators.close()
+        """End cleanly: others lead what this broker has led, and the next start has nothing to recover."""
+        await self.registrar.shut_down(self.config["controlled.shutdown.enable"])
+        self._close()
+        await self.membership.leave()
         await self.log_cleaner.stop()
-        await self.log_manager.close()
+        await self.log_manager.close(self.registrar.epoch)
 
     def crash(self) -> None:
         """End without a clean close, as a killed process would."""
+        self.membership.abandon()
+        self._close()
+        self.log_manager.release()
+
+    def _close(self) -> None:
         self.is_ready = False
         self._server.close()
         self._http.close()
+        self.registrar.close()
+        self.office.leave("the broker ends")
+        self.feed.close()
+        self.channel.close()
+        self.in_sync.close()
+        if hasattr(self, "fetchers"):
+            self.fetchers.close()
+        self.peers.close()
         self.replication.close()
-        self.coordinators.close()
-        self.log_manager.release()
+        if hasattr(self, "coordinators"):
+            self.coordinators.close()
 
     def fail(self, error: BaseException) -> None:
         """A broken invariant: going on would put promises at risk."""
@@ -146,201 +235,71 @@ class Broker:
         assert self.failure is not None
         return self.failure
 
+    async def _give_up(self) -> None:
+        self._close()
+        await self.membership.leave()
+        if hasattr(self, "log_cleaner"):
+            await self.log_cleaner.stop()
+        if hasattr(self, "log_manager"):
+            self.log_manager.release()
+
     @property
     def bootstrap_servers(self) -> str:
         """The addresses that clients can start from."""
         addresses = []
         for name, listener in self.listeners.items():
             host, port = self.config.advertised_listeners.get(name, listener.address)
-            host = "localhost" if host in ("0.0.0.0", "::", "") else host
+            host = "localhost" if host in WILDCARDS else host
             addresses.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         return ",".join(addresses)
 
-    # ---- partitions ---------------------------------------------------------------------------------------
-
-    def partition(self, topic: TopicRef, index: int) -> Partition:
-        """A partition by its topic's name or the bytes of its id; KafkaError where this broker does not
-        hold it.
-        """
-        partitions = self.partitions_of.get(topic)
-        if partitions is None:
-            unknown = (
-                ErrorCode.unknown_topic_id if type(topic) is bytes else ErrorCode.unknown_topic_or_partition
-            )
-            raise KafkaError(unknown)
-        partition = partitions.get(index)
-        if partition is None:
-            raise KafkaError(ErrorCode.unknown_topic_or_partition)
-        return partition
-
-    async def on_change(self, records: Sequence[Record]) -> None:
-        """The controller's decisions, durable and in the image: act on them."""
-        for record in records:
-            match record:
-                case TopicCreated() | PartitionsAdded():
-                    await self._open_partitions(self.image.topics[record.name], is_new=True)
-                    self._coordinate(self.partitions_of[record.name].values())
-                    self.coordinators.on_topic_changed(record.name)
-                case TopicDeleted():
-                    await self._delete_partitions(record)
-                case PartitionsChanged():
-                    changed = [self.partition(record.name, index) for index in record.states]
-                    for partition, state in zip(changed, record.states.values(), strict=True):
-                        partition.change(state)
-                    self._coordinate(changed)
-                case ConfigChanged():
-                    self._configure(record)
-
-    async def _open_partitions(self, topic: Topic, *, is_new: bool) -> None:
-        """Open or make the logs of a topic's partitions that this broker does not hold yet."""
-        partitions = self.partitions_of.get(topic.name, {})
-        config = topic_config(self.config, topic.configs)
-        for index in range(len(partitions), len(topic.partitions)):
-            place = TopicPartition(topic.name, index)
-            held = await self._log_of(place, topic, config, is_new=is_new)
-            high_watermark = self.log_manager.checkpointed_high_watermarks.get(place, 0)
-            partition = Partition(
-                self.replication, topic.topic_id, topic.partitions[index], held, high_watermark
-            )
-            self.partitions[place] = partition
-            partitions[index] = partition
-            if held.failure is not None:
-                self._take_offline(partition)
-        self.partitions_of[topic.name] = partitions
-        self.partitions_of[topic.topic_id.bytes] = partitions
-
-    def _coordinate(self, partitions: Iterable[Partition]) -> None:
-        """Coordinate what is led here, and in this epoch. At the start not before the epochs have begun."""
-        for partition in partitions:
-            self.coordinators.on_partition(partition)
-
-    async def _log_of(self, place: TopicPartition, topic: Topic, config: TopicConfig, *, is_new: bool) -> Log:
-        """The log of a partition: found in a data folder, or made. One that was there before and may lie in a
-        folder that is offline is not made anew in another.
-        """
-        manager = self.log_manager
-        held = manager.logs.get(place)
-        its_ids = (topic.topic_id,) if is_new else (topic.topic_id, None)
-        if held is not None and held.topic_id not in its_ids:
-            if is_new and held.topic_id is not None:
-                manager.delete(place)  # of a topic that had this name before
-            else:
-                manager.set_aside(place)  # its id may be damaged, or lost: nothing is deleted for that
-            held = None
-        if held is not None:
-            if held.topic_id is None and held.failure is None:
-                log.warning(
-                    "%s does not say to which topic it belongs: its partition.metadata is written anew", place
-                )
-                held.adopt_topic_id(topic.topic_id)
-            return held
-        await manager.vacated(place)
-        if not is_new:
-            if manager.has_failed_folders:
-                log.error("%s is offline: it may lie in the data folder that cannot be used", place)
-                return manager.create_offline(place)
-            log.warning("%s is in no data folder: it begins anew, empty", place)
-        held = manager.create(place, topic.topic_id, config)
-        await self.tasks.sleep(0)
-        return held
-
-    async def _delete_partitions(self, record: TopicDeleted) -> None:
-        self.partitions_of.pop(record.topic_id.bytes, None)
-        for number, partition in enumerate(self.partitions_of.pop(record.name, {}).values(), 1):
-            del self.partitions[partition.topic_partition]
-            self.offline.discard(partition.topic_partition)
-            partition.close()
-            self.log_manager.delete(partition.topic_partition)
-            if number % LOGS_DELETED_PER_TURN == 0:
-                await self.tasks.sleep(0)
-        self.coordinators.on_topic_deleted(record.name)
-
-    def _configure(self, record: ConfigChanged) -> None:
-        """Settings changed: a topic's own, or the broker's, which every topic falls back to."""
-        resource = record.resource
-        if resource.type is ResourceType.TOPIC:
-            self._configure_topic(self.image.topics[resource.name])
-        elif resource.type is ResourceType.BROKER:
-            self._load_dynamic_config()
-            for topic in self.image.topics.values():
-                self._configure_topic(topic)
-
-    def _configure_topic(self, topic: Topic) -> None:
-        config = topic_config(self.config, topic.configs)
-        for partition in self.partitions_of.get(topic.name, {}).values():
-            partition.configure(config)
-
-    def _load_dynamic_config(self) -> None:
-        configs = self.image.broker_configs
-        self.config = self.config.with_dynamic(configs.get("", {}), configs.get(str(self.node_id), {}))
-        self.fetch_bytes_max = self.config["fetch.max.bytes"]
-        self._server.set_limits(self.config["max.connections"], self.config["max.connections.per.ip"])
-
-    # ---- disks that fail ----------------------------------------------------------------------------------
-
-    def _on_log_failure(self, failed: Log, error: OSError) -> None:
-        partition = self.partitions.get(failed.topic_partition)
-        if partition is not None:
-            self._take_offline(partition)
-
-    def _take_offline(self, partition: Partition) -> None:
-        self.offline.add(partition.topic_partition)
-        partition.take_offline()
-        self.coordinators.on_partition(partition)
-
-    def _on_log_made(self, made: Log) -> None:
-        """There was no room for the log when its topic was created, and now there is."""
-        partition = self.partitions[made.topic_partition]
-        self.offline.discard(made.topic_partition)
-        partition.come_online(made)
-        self.coordinators.on_partition(partition)
-
-    def _on_all_folders_failed(self, error: OSError) -> None:
-        paths = ", ".join(folder.path for folder in self.log_manager.folders)
-        self.fail(AllFoldersFailed(f"all data folders have failed ({paths}): {reason(error)}"))
-
-    def note_read_error(self, partition: Partition, error: OSError) -> None:
-        """Part of a log cannot be read. Who asked for it is told; the rest of the disk is served."""
-        self.metrics.read_errors += 1
-        if self._seldom(partition.topic_partition):
-            log.error("%s cannot be read: %s", partition.topic_partition, error)
-
-    # ---- starting -----------------------------------------------------------------------------------------
+    # Starting
 
     async def _start(self) -> None:
-        random = self.runtime.random.fork("controller")
-        state = await PersistentImage.load(self._store, random)
-        self.image = state.image
-        self.controller = Controller(self._store, state, random, self, self.on_change)
+        self._listen()
+        await self.membership.join(self._reached_at(self._inter_broker_listener))
+        await self.feed.begin()
         self._load_dynamic_config()
         self.coordinators = Coordinators(self)
-        doubtful = await self._open_logs()
-        await self.controller.begin_epochs(doubtful)
-        self._coordinate(self.partitions.values())
+        is_clean = await self._open_logs()
+        lost = await self.replicas.open_all()
+        self.on_opened()
         self._start_cleaner()
-        self._listen()
-        await self.controller.register(self._registration())
+        self.feed.start(self._on_change)
+        listeners = {name: self._advertised(name) for name in self.listeners}
+        await self.registrar.begin(
+            listeners,
+            self.config["broker.rack"],
+            tuple(folder.directory_id for folder in self.log_manager.folders if folder.directory_id),
+            is_clean=is_clean,
+            lost=lost,
+        )
+        await self.replicas.remove_strays()
+        await self.replicas.begin_serving()
+        await self.registrar.unfence()
+        self.tasks.spawn(self._tick(), name="in-sync sets in time")
+        self._dispatcher.serve_clients()
         self.is_ready = True
 
-    async def _open_logs(self) -> list[TopicPartition]:
-        """Open the logs; those of which a crash may have taken records that someone has read already."""
+    async def _open_logs(self) -> bool:
+        """Open the logs in the data folders; whether all were closed cleanly."""
         config = self.config
         was_clean = await self.tasks.in_thread(self._was_stopped_cleanly)  # opening takes the marks away
         known_folders = KnownFolders(self._store, self.node_id)
         await known_folders.load()
-        self.log_manager = LogManager(
+        self.log_manager = self.replicas.log_manager = LogManager(
             self.runtime,
             config.log_dirs,
             cluster_id=self.image.cluster_id,
             node_id=self.node_id,
             process_id=self._process_id,
             config_of=self._topic_config,
-            high_watermark_of=self._high_watermark_of,
+            high_watermark_of=self.replicas.high_watermark_of,
             topic_id_of=lambda name: topic.topic_id if (topic := self.image.topics.get(name)) else None,
             known_folders=known_folders.ids,
-            on_failure=self._on_log_failure,
+            on_failure=self.replicas.on_log_failure,
             on_all_failed=self._on_all_folders_failed,
-            on_made=self._on_log_made,
+            on_made=self.replicas.on_log_made,
             recovery_threads=config["num.recovery.threads.per.data.dir"],
             checkpoint_interval_s=config["log.flush.offset.checkpoint.interval.ms"] / 1000,
             retention_interval_s=config["log.retention.check.interval.ms"] / 1000,
@@ -348,12 +307,15 @@ class Broker:
         )
         await self.log_manager.open()
         await known_folders.save(self.log_manager.folders)
-        kept = set(self.log_manager.logs) if was_clean else set()
-        for topic in self.image.topics.values():
-            await self._open_partitions(topic, is_new=False)
-        for place in self.log_manager.logs.keys() - self.partitions.keys():
-            log.warning("%s is in the data folder but not in the cluster: its files are left alone", place)
-        return [place for place in self.partitions if place not in kept]
+        self.fetchers = self.replicas.fetchers = Fetchers(
+            self.runtime,
+            self.peers,
+            self.node_id,
+            lambda: self.registrar.epoch,
+            self.log_manager.write_checkpoints_of,
+            _fetcher_settings(config),
+        )
+        return was_clean
 
     def _was_stopped_cleanly(self) -> bool:
         exists = self.runtime.disk.exists
@@ -364,28 +326,22 @@ class Broker:
             self.runtime,
             self.log_manager,
             lambda: CleanerSettings.of(self.config),
-            stable_offset_of=self._stable_offset_of,
+            stable_offset_of=self.replicas.stable_offset_of,
         )
         if self.config["log.cleaner.enable"]:
             self.log_cleaner.start()
 
-    def _topic_config(self, name: str) -> TopicConfig:
-        """A log whose topic is not in the cluster is left alone: it is neither shortened nor compacted."""
-        topic = self.image.topics.get(name)
-        if topic is not None:
-            return topic_config(self.config, topic.configs)
-        return replace(
-            self.config.topic_defaults, cleanup_policy=("delete",), retention_ms=-1, retention_bytes=-1
-        )
+    async def _tick(self) -> None:
+        """Followers that do not keep up leave the in-sync sets."""
+        interval_s = self.replication.replica_lag_max_s / TICKS_PER_LAG
+        while True:
+            await self.tasks.sleep(interval_s)
+            for number, partition in enumerate(list(self.partitions.values()), 1):
+                partition.tick()
+                if number % PARTITIONS_PER_TICK_TURN == 0:
+                    await self.tasks.sleep(0)
 
-    def _high_watermark_of(self, held: Log) -> int:
-        partition = self.partitions.get(held.topic_partition)
-        return held.next_offset if partition is None else partition.high_watermark
-
-    def _stable_offset_of(self, held: Log) -> int:
-        """Up to where no transaction is open: what lies behind is not compacted."""
-        partition = self.partitions.get(held.topic_partition)
-        return held.log_start_offset if partition is None else partition.last_stable_offset
+    # Addresses
 
     def _listen(self) -> None:
         for endpoint in self.config.listeners:
@@ -393,26 +349,147 @@ class Broker:
         if self.config["moldau.http.port"] >= 0:
             self.http = self._http.listen(self.config["moldau.http.host"], self.config["moldau.http.port"])
 
-    def _registration(self) -> BrokerInfo:
-        listeners = {name: self.config.advertised_listeners.get(name) for name in self.listeners}
-        return BrokerInfo(self.node_id, listeners, self.config["broker.rack"])
+    @property
+    def _inter_broker_listener(self) -> str:
+        name: str | None = self.config["inter.broker.listener.name"]
+        return name if name in self.listeners else next(iter(self.listeners))
 
-    async def _give_up(self) -> None:
-        self._server.close()
-        self._http.close()
-        if hasattr(self, "log_cleaner"):
-            await self.log_cleaner.stop()
-        if hasattr(self, "log_manager"):
-            self.log_manager.release()
+    def _advertised(self, listener: str) -> Address:
+        """Where others find this broker; no host is wherever they reach its machine."""
+        if (address := self.config.advertised_listeners.get(listener)) is not None:
+            return address
+        host, port = self.listeners[listener].address
+        if host in WILDCARDS:
+            host = "" if self.host_name == "localhost" else self.host_name
+        return host, port
 
-    # ---- what it says of itself ---------------------------------------------------------------------------
+    def _reached_at(self, listener: str) -> Address:
+        host, port = self._advertised(listener)
+        return host or self.host_name, port
+
+    def _address_of(self, broker_id: int) -> Address | None:
+        """Where this broker reaches another."""
+        broker = self.image.registered.get(broker_id)
+        if broker is None:
+            return None
+        address = broker.listeners.get(self._inter_broker_listener)
+        if address is None:
+            address = next((found for found in broker.listeners.values() if found is not None), None)
+        return None if address is None else (address[0] or self.host_name, address[1])
+
+    def _is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
+        broker = self.image.brokers.get(broker_id)
+        return broker is not None and broker.is_active and broker.epoch == broker_epoch
+
+    async def answer(self, route: Route, context: RequestContext, request: Request) -> Any:
+        """What the handler of a route says to a request, whether or not it has to wait for that."""
+        assert route.handle is not None
+        response = route.handle(self, context, request)
+        return await response if iscoroutine(response) or type(response) is Reply else response
+
+    # The cluster
+
+    @property
+    def active_controller(self) -> Controller | None:
+        """The controller, where it is on this broker."""
+        return self.office.controller
+
+    @property
+    def controller(self) -> Controller:
+        """For what only the controller's broker does; KafkaError elsewhere."""
+        controller = self.office.controller
+        if controller is None:
+            raise KafkaError(ErrorCode.not_controller)
+        return controller
+
+    async def next_producer_id(self) -> int:
+        """KafkaError where none can be had now; as Kafka's, one that every client tries again after."""
+        try:
+            return await self._producer_ids.next()
+        except KafkaError as error:
+            log.error("no producer id: %s", error)
+            raise KafkaError(ErrorCode.coordinator_load_in_progress, str(error)) from error
+
+    async def _on_change(self, records: Sequence[Record] | None, changes: Difference) -> None:
+        """The image has changed: act on it."""
+        if records is None or any(map(_is_broker_config, records)):
+            self._load_dynamic_config()
+            for topic in self.image.topics.values():
+                self.replicas.configure(topic)
+        await self.replicas.act_on(changes)
+        for name in changes.created:
+            self.coordinators.on_topic_changed(name)
+        for name, _topic_id in changes.deleted:
+            self.coordinators.on_topic_deleted(name)
+        if records is None or any(isinstance(record, BROKER_RECORDS) for record in records):
+            await self.fetchers.on_brokers_changed()
+            self.registrar.look()
+
+    def _on_role(self, partition: Partition) -> None:
+        self.coordinators.on_partition(partition)
+
+    def partition(self, topic: TopicRef, index: int) -> Partition:
+        """By the topic's name or the bytes of its id; KafkaError where this broker does not hold it."""
+        return self.replicas.partition(topic, index)
+
+    # Settings
+
+    def _config_of(self, topic: Topic) -> TopicConfig:
+        return topic_config(self.config, topic.configs)
+
+    def _topic_config(self, name: str) -> TopicConfig:
+        """A log whose topic is not in the cluster is left alone: it is neither shortened nor compacted."""
+        topic = self.image.topics.get(name)
+        if topic is not None:
+            return self._config_of(topic)
+        return replace(
+            self.config.topic_defaults, cleanup_policy=("delete",), retention_ms=-1, retention_bytes=-1
+        )
+
+    def _load_dynamic_config(self) -> None:
+        configs = self.image.broker_configs
+        self.config = self.config.with_dynamic(configs.get("", {}), configs.get(str(self.node_id), {}))
+        self.fetch_bytes_max = self.config["fetch.max.bytes"]
+        self._server.set_limits(self.config["max.connections"], self.config["max.connections.per.ip"])
+
+    # Disks that fail
+
+    def _on_all_folders_failed(self, error: OSError) -> None:
+        paths = ", ".join(folder.path for folder in self.log_manager.folders)
+        self.fail(AllFoldersFailed(f"all data folders have failed ({paths}): {reason(error)}"))
+
+    def _on_disk(self, partition: Partition) -> None:
+        """Its disk has failed, or there is room after all: the controller has it led elsewhere, or here again."""
+        self.tasks.spawn(self._report(partition), name=f"report {partition.topic_partition}")
+
+    async def _report(self, partition: Partition) -> None:
+        place = partition.topic_partition
+        while self.partitions.get(place) is partition and self.registrar.epoch >= 0:
+            is_offline = place in self.offline
+            try:
+                await self.channel.report_replica(self.registrar.epoch, place, is_offline=is_offline)
+            except KafkaError as error:
+                log.info("the state of %s could not be reported: %s", place, error)
+                await self.tasks.sleep(REPORT_PAUSE_S)
+                continue
+            if is_offline == (place in self.offline):
+                return
+
+    def note_read_error(self, partition: Partition, error: OSError) -> None:
+        """Part of a log cannot be read. Who asked for it is told; the rest of the disk is served."""
+        self.metrics.read_errors += 1
+        if self._seldom(partition.topic_partition):
+            log.error("%s cannot be read: %s", partition.topic_partition, error)
+
+    # What it says of itself
 
     def _exposition(self) -> str:
         return metrics.exposition(self._samples())
 
     def _samples(self) -> Iterator[Sample]:
         yield from metrics.counters(self.metrics)
-        yield from cleaner_samples(self.log_cleaner)
+        if hasattr(self, "log_cleaner"):
+            yield from cleaner_samples(self.log_cleaner)
         gauges = (
             ("moldau_connections", "Connections open now.", len(self._server.connections)),
             ("moldau_partitions", "Partitions held.", len(self.partitions)),
@@ -439,3 +516,21 @@ class Broker:
             "offline_partitions": offline,
             "data_folders": folders,
         }
+
+
+BROKER_RECORDS = (BrokerRegistered, BrokerChanged, BrokerUnregistered)
+
+
+def _is_broker_config(record: Record) -> bool:
+    return isinstance(record, ConfigChanged) and record.resource.type is ResourceType.BROKER
+
+
+def _fetcher_settings(config: BrokerConfig) -> FetcherSettings:
+    return FetcherSettings(
+        max_wait_ms=config["replica.fetch.wait.max.ms"],
+        min_bytes=config["replica.fetch.min.bytes"],
+        max_bytes=config["replica.fetch.response.max.bytes"],
+        partition_max_bytes=config["replica.fetch.max.bytes"],
+        backoff_max_s=config["replica.fetch.backoff.ms"] / 1000,
+        timeout_s=config["replica.socket.timeout.ms"] / 1000,
+    )

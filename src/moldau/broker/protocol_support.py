@@ -20,9 +20,11 @@ def protocol_support(routes: dict[int, Route]) -> str:
         f"| {route.api_key} | {route.name} | {_span(route.min_version, route.max_version)} "
         f"| {route.advertised_min_version} | {_span(APIS[key].min_version, APIS[key].max_version)} |\n"
         for key, route in routes.items()
+        if not route.is_internal
     ]
+    internal = ", ".join(route.name for route in routes.values() if route.is_internal)
     missing = ", ".join(api.name for key, api in APIS.items() if key not in routes)
-    return HEAD + "".join(lines) + f"\nNot served: {missing}.\n"
+    return HEAD + "".join(lines) + f"\nBetween brokers only: {internal}.\n\nNot served: {missing}.\n"
 
 
 def _span(low: int, high: int) -> str:

@@ -63,6 +63,8 @@ class Replicas:
         """By the topic's name, and by the bytes of its id."""
         self.offline: set[TopicPartition] = set()
         """Those whose disk has failed."""
+        self.on_disk: Callable[[Partition], object] = lambda _partition: None
+        """A partition's disk has failed, or there is a log for it after all."""
         self._is_serving = False
         self._leading_later: dict[Partition, PartitionState] = {}
 
@@ -251,6 +253,7 @@ class Replicas:
         self.offline.add(partition.topic_partition)
         partition.take_offline()
         self._on_role(partition)
+        self.on_disk(partition)
 
     def on_log_made(self, made: Log) -> None:
         """There was no room for the log when its topic was created, and now there is."""
@@ -258,6 +261,7 @@ class Replicas:
         self.offline.discard(made.topic_partition)
         partition.come_online(made)
         self._on_role(partition)
+        self.on_disk(partition)
 
     def high_watermark_of(self, held: Log) -> int:
         partition = self.partitions.get(held.topic_partition)

@@ -24,9 +24,9 @@ CLUSTER_OPERATIONS = bits(5, 7, 8, 9, 10, 11, 12)
 def partition_view(
     image: ClusterImage, place: TopicPartition, state: PartitionState, offline: Set[TopicPartition]
 ) -> PartitionShown:
-    """`offline` are the partitions whose disk has failed on this broker, which leads all that it holds."""
+    """`offline` are the partitions whose disk has failed on this broker, of which the controller may not know yet."""
     brokers = image.brokers
-    if place in offline:
+    if place in offline and len(state.replicas) == 1:
         return _offline_view(place, state)
     is_led = state.leader in brokers
     return PartitionShown(
@@ -36,7 +36,9 @@ def partition_view(
         state.leader_epoch,
         state.replicas,
         state.isr,
-        tuple([replica for replica in state.replicas if replica not in brokers]),
+        tuple([replica for replica in state.replicas if replica not in brokers or replica in state.offline]),
+        state.elr,
+        state.last_known_elr,
     )
 
 

@@ -27,7 +27,7 @@ from moldau.config.table import (
 from moldau.config.topic import check_topic_overrides
 from moldau.controller.names import check_topic_name
 from moldau.metadata.image import ClusterImage
-from moldau.metadata.records import ConfigChanged, ConfigResource, ResourceType
+from moldau.metadata.records import NOWHERE, ConfigChanged, ConfigResource, Position, ResourceType
 
 INTERVAL_MS_MIN, INTERVAL_MS_MAX = 100, 3_600_000
 LOCKED_OUT = (
@@ -69,6 +69,7 @@ class AlterOutcome(NamedTuple):
     error: ErrorCode
     message: str | None
     record: ConfigChanged | None
+    position: Position = NOWHERE
 
 
 def decide_alter(
@@ -168,8 +169,8 @@ def _broker_id(image: ClusterImage, name: str) -> int:
     digits = name[1:] if name[:1] in ("+", "-") else name
     if not digits.isdecimal():
         raise _bad_request(f"Node id must be an integer, but it is: {name}")
-    if int(name) not in image.brokers:
-        expected = " or ".join(map(str, sorted(image.brokers)))
+    if int(name) not in image.registered:
+        expected = " or ".join(map(str, sorted(image.registered)))
         raise _bad_request(f"Unexpected broker id, expected {expected}, but received {int(name)}")
     return int(name)
 

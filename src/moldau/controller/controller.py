@@ -1,25 +1,44 @@
-"""The controller's driver: decide, write to the store, apply to the image, tell the broker; one change at a
-time.
+"""The active controller's driver: decide, write to the store, apply to its image, publish; one change at a time.
 
-Decisions are in `topics` and `configs`, and pure. A change is answered when it is durable and this broker
-acts on it. Where the store fails, nothing has changed and the answer says so; where another controller was
-faster, this one changes nothing.
+Decisions are pure, and in modules of their own. A change is answered when it is durable and published: brokers follow
+`deltas`, and `until_applied` waits for them. Where the store fails, nothing has changed and the answer says so. Where
+another controller has taken over, this one changes nothing any more, and says so once (`on_fenced`).
+
+Changes wait for each other in the order in which they came (`change_queue`). Proposals of in-sync sets that wait
+together are decided together, and cost one write. A caller that is cancelled does not stop the change that it has
+asked for.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeVar
+from uuid import UUID
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
 from moldau.config.broker import BrokerConfig
+from moldau.controller import brokers
+from moldau.controller.alter_partition import Altered, Proposal, decide_alter_partition
+from moldau.controller.brokers import Next, Registration
+from moldau.controller.change_queue import ChangeQueue, OnDelta
+from moldau.controller.changes import Changes
 from moldau.controller.configs import Alterations, AlterOutcome, decide_alter
-from moldau.controller.leaders import decide_new_epochs
+from moldau.controller.delta_log import Applied, DeltaLog
+from moldau.controller.leaders import Elected, Election, decide_elections, decide_rebalance
+from moldau.controller.min_isr import decide_min_isr
 from moldau.controller.persistence import PersistentImage, new_uuid
-from moldau.controller.producer_ids import ProducerIds
+from moldau.controller.producer_ids import Block, ProducerIds, decide_block
+from moldau.controller.reassignments import (
+    Ongoing,
+    Reassigned,
+    Reassignment,
+    decide_reassignments,
+    list_reassignments,
+)
+from moldau.controller.rules import Rules
 from moldau.controller.topics import (
     CreateOutcome,
     DeleteOutcome,
@@ -31,18 +50,17 @@ from moldau.controller.topics import (
     decide_create_partitions,
     decide_delete,
 )
-from moldau.metadata.image import ClusterImage
-from moldau.metadata.records import BrokerInfo, BrokerRegistered, ControllerElected, Record
-from moldau.runtime.ports import Random
-from moldau.store.port import Conflict, Store
+from moldau.metadata.image import ClusterImage, snapshot_of
+from moldau.metadata.records import NOWHERE, Position, Record, Snapshot
+from moldau.runtime.ports import Random, Tasks
 
 log = logging.getLogger(__name__)
 
-#: Called after records are durable and applied. Where it returns an awaitable, the change is answered after
-#: that.
-OnChange = Callable[[Sequence[Record]], Awaitable[None] | None]
+ELECTIONS_PER_TICK = 1_000
+KNOWN_PATIENCE_S = 1.0
 
 OutcomeT = TypeVar("OutcomeT", CreateOutcome, DeleteOutcome, PartitionsOutcome, AlterOutcome)
+PlacedT = TypeVar("PlacedT", Elected, Reassigned)
 
 
 class HasConfig(Protocol):
@@ -50,35 +68,89 @@ class HasConfig(Protocol):
     def config(self) -> BrokerConfig: ...
 
 
+class Heartbeat(NamedTuple):
+    """What a broker hears."""
+
+    is_caught_up: bool
+    is_fenced: bool
+    should_shut_down: bool
+
+
+@dataclass(slots=True, eq=False)
+class _Proposed:
+    broker_id: int
+    broker_epoch: int
+    proposals: Sequence[Proposal]
+    answer: list[Altered] | KafkaError | None = None
+
+
 class Controller:
     def __init__(
-        self, store: Store, state: PersistentImage, random: Random, broker: HasConfig, on_change: OnChange
-    ):
+        self,
+        state: PersistentImage,
+        random: Random,
+        broker: HasConfig,
+        tasks: Tasks,
+        *,
+        on_delta: OnDelta | None = None,
+        on_fenced: Callable[[str], object] | None = None,
+    ) -> None:
         self._state = state
         self._random = random
         self._broker = broker
-        self._on_change = on_change
-        self._one_change = asyncio.Lock()
-        self._producer_ids = ProducerIds(store)
+        self._on_fenced = on_fenced
+        self._queue = ChangeQueue(state, tasks, on_delta, self._fenced)
+        self._applied = Applied(tasks)
+        self._proposed: list[_Proposed] = []
+        self._live: dict[int, UUID] = {}
+        self._registered_at: dict[int, Position] = {}
+        self._shut_down_at: dict[int, Position] = {}
+        self._began_at = state.image.position
+        self._producer_ids = ProducerIds(self.allocate_producer_ids)
 
     @property
     def image(self) -> ClusterImage:
         return self._state.image
 
-    async def register(self, broker: BrokerInfo) -> None:
-        """This broker is there, and leads the cluster."""
-        async with self._one_change:
-            elected = ControllerElected(broker.id, self.image.controller_epoch + 1)
-            records: list[Record] = [BrokerRegistered(broker), elected]
-            await self._state.write(records)
-            await self._tell(records)
+    @property
+    def position(self) -> Position:
+        return self.image.position
 
-    async def begin_epochs(self, places: Sequence[TopicPartition]) -> None:
-        """The leaders of these partitions go on as new ones, because their last life may have lost something."""
-        async with self._one_change:
-            if records := decide_new_epochs(self.image, places):
-                await self._state.write(records)
-                await self._tell(records)
+    @property
+    def deltas(self) -> DeltaLog:
+        return self._queue.deltas
+
+    @property
+    def is_active(self) -> bool:
+        return not self._queue.is_fenced
+
+    def snapshot(self) -> Snapshot:
+        return snapshot_of(self.image)
+
+    def resign(self, reason: str) -> None:
+        """Change nothing any more, and wake all who wait."""
+        self._queue.resign(reason)
+
+    def _fenced(self, reason: str) -> None:
+        self._applied.close()
+        if self._on_fenced is not None:
+            self._on_fenced(reason)
+
+    def applied(self, broker_id: int, position: Position) -> None:
+        """A broker's image is at this position, and the broker has acted on it."""
+        self._applied.note(broker_id, position)
+
+    def position_of(self, broker_id: int) -> Position:
+        """How far a broker has come, as far as it has said."""
+        return self._applied.position(broker_id) or NOWHERE
+
+    async def until_known(self, position: Position) -> None:
+        """Wait until all who serve have acted on a write, for a moment: one of them may hang, and is fenced later."""
+        await self._applied.until(position, list(self.image.brokers), KNOWN_PATIENCE_S)
+
+    async def until_applied(self, position: Position, brokers: Sequence[int], timeout_s: float) -> bool:
+        """Whether these brokers have acted on a write in time; who is fenced meanwhile is not waited for."""
+        return await self._applied.until(position, brokers, timeout_s)
 
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
@@ -106,36 +178,268 @@ class Controller:
             lambda: decide_alter(self.image, self._broker.config, resources), validate_only
         )
 
+    async def register_broker(self, wanted: Registration) -> int:
+        """The broker's epoch. It is fenced until it has seen its registration, and asks to serve."""
+
+        def decide() -> tuple[int, Sequence[Record]]:
+            live = self._live.get(wanted.id)
+            registered = brokers.decide_register(self.image, self._rules(), wanted, live)
+            return registered.epoch, registered.records
+
+        def done(error: KafkaError | None) -> None:
+            if error is None:
+                self._applied.forget(wanted.id)
+                self._registered_at[wanted.id] = self.position
+                self._shut_down_at.pop(wanted.id, None)
+
+        return await self._queue.perform(decide, done)
+
+    async def heartbeat(
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        position: Position,
+        *,
+        wants_fence: bool = False,
+        wants_shut_down: bool = False,
+    ) -> Heartbeat:
+        """A broker asks to serve, to be fenced, or to end. KafkaError where it is not the one that is registered."""
+        brokers.check_epoch(self.image, broker_id, broker_epoch)
+        self.applied(broker_id, position)
+
+        def next_() -> Next:
+            broker = brokers.check_epoch(self.image, broker_id, broker_epoch)
+            return brokers.next_state(
+                self.image,
+                broker,
+                is_caught_up=position >= self._registered_at.get(broker_id, self._began_at),
+                wants_fence=wants_fence,
+                wants_shut_down=wants_shut_down,
+                others_know=self._others_know(broker_id),
+            )
+
+        def decide() -> tuple[Next, Sequence[Record]]:
+            outcome = next_()
+            return outcome, self._heartbeat_records(outcome, broker_id)
+
+        def done(error: KafkaError | None) -> None:
+            broker = self.image.registered.get(broker_id)
+            if error is None and broker is not None and broker.is_shutting_down:
+                self._shut_down_at.setdefault(broker_id, self.position)
+
+        outcome = next_()
+        if outcome is not Next.STAY:
+            outcome = await self._queue.perform(decide, done)
+        return Heartbeat(
+            is_caught_up=position >= self._registered_at.get(broker_id, self._began_at),
+            is_fenced=broker_id not in self.image.brokers,
+            should_shut_down=outcome is Next.GO,
+        )
+
+    def _heartbeat_records(self, outcome: Next, broker_id: int) -> list[Record]:
+        rules = self._rules()
+        match outcome:
+            case Next.FENCE | Next.GO:
+                return brokers.decide_fence(self.image, rules, (broker_id,))
+            case Next.UNFENCE:
+                return brokers.decide_unfence(self.image, rules, broker_id)
+            case Next.SHUT_DOWN:
+                return brokers.decide_shut_down(self.image, rules, broker_id)
+        return []
+
+    def _others_know(self, broker_id: int) -> bool:
+        """Whether all who serve have seen where a broker's leaders went (Kafka's lowestActiveOffset)."""
+        moved = self._shut_down_at.get(broker_id, self._began_at)
+        others = (broker.id for broker in self.image.brokers.values() if broker.is_active)
+        return all((self._applied.position(other) or Position(-1, -1)) >= moved for other in others)
+
+    async def broker_lost(self, broker_id: int, incarnation: UUID) -> None:
+        """A broker's session has ended: it is fenced, unless another life of it has registered since."""
+        if self._live.get(broker_id) == incarnation:
+            del self._live[broker_id]
+        await self._fence({broker_id: incarnation})
+
+    async def brokers_live(self, live: Mapping[int, UUID]) -> None:
+        """Who has a session now, with its incarnation; all others are fenced."""
+        self._live = dict(live)
+        await self._fence(
+            {
+                broker.id: broker.incarnation
+                for broker in self.image.registered.values()
+                if live.get(broker.id) != broker.incarnation
+            }
+        )
+
+    async def _fence(self, lost: Mapping[int, UUID]) -> None:
+        def decide() -> tuple[list[int], Sequence[Record]]:
+            registered = self.image.registered
+            gone = [
+                broker_id
+                for broker_id, incarnation in lost.items()
+                if broker_id in registered and registered[broker_id].incarnation == incarnation
+            ]
+            return gone, brokers.decide_fence(self.image, self._rules(), gone)
+
+        for broker_id in await self._queue.perform(decide):
+            self._applied.forget(broker_id)
+
+    async def unregister_broker(self, broker_id: int) -> None:
+        await self._queue.perform(
+            lambda: (None, brokers.decide_unregister(self.image, self._rules(), broker_id))
+        )
+        self._applied.forget(broker_id)
+
+    async def report_replicas(
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        *,
+        offline: Sequence[TopicPartition] = (),
+        online: Sequence[TopicPartition] = (),
+    ) -> None:
+        """Partitions whose disk has failed on a broker that goes on, or is there after all."""
+
+        def decide() -> tuple[None, Sequence[Record]]:
+            brokers.check_epoch(self.image, broker_id, broker_epoch)
+            return None, brokers.decide_replicas(self.image, self._rules(), broker_id, offline, online)
+
+        await self._queue.perform(decide)
+
+    async def alter_partition(
+        self, broker_id: int, broker_epoch: int, proposals: Sequence[Proposal]
+    ) -> list[Altered]:
+        """Other in-sync sets, as leaders propose them. KafkaError concerns the whole request."""
+        brokers.check_epoch(self.image, broker_id, broker_epoch)
+        proposed = _Proposed(broker_id, broker_epoch, proposals)
+        self._proposed.append(proposed)
+        batch: list[_Proposed] = []
+
+        def decide() -> tuple[None, Sequence[Record]]:
+            batch[:], self._proposed = self._proposed, []
+            return None, self._decide_proposed(batch)
+
+        def done(error: KafkaError | None) -> None:
+            for one in batch if error is not None else ():
+                one.answer = error
+
+        try:
+            await self._queue.perform(decide, done)
+        except KafkaError as error:
+            if proposed in self._proposed:
+                self._proposed.remove(proposed)
+            proposed.answer = proposed.answer or error
+        # Another's turn may have decided on it before, and has ended by now.
+        if isinstance(proposed.answer, KafkaError):
+            raise proposed.answer
+        return proposed.answer or []
+
+    def _decide_proposed(self, batch: Sequence[_Proposed]) -> Sequence[Record]:
+        """All that wait, together."""
+        changes = Changes(self.image, self._rules())
+        for one in batch:
+            try:
+                brokers.check_epoch(self.image, one.broker_id, one.broker_epoch)
+                one.answer = decide_alter_partition(self.image, changes, one.broker_id, one.proposals)
+            except KafkaError as error:
+                one.answer = error
+        return changes.records()
+
+    async def elect_leaders(
+        self, election: Election, places: Sequence[TopicPartition] | None
+    ) -> list[Elected]:
+        return await self._change_partitions(
+            lambda: decide_elections(self.image, self._rules(), election, places)
+        )
+
+    async def alter_reassignments(
+        self, wanted: Sequence[Reassignment], *, may_change_factor: bool = True
+    ) -> list[Reassigned]:
+        return await self._change_partitions(
+            lambda: decide_reassignments(
+                self.image, self._rules(), wanted, may_change_factor=may_change_factor
+            )
+        )
+
+    def list_reassignments(self, wanted: Mapping[str, Sequence[int]] | None = None) -> list[Ongoing]:
+        return list_reassignments(self.image, wanted)
+
+    async def rebalance(self) -> None:
+        """Preferred leaders again, where a broker leads too few of its own. Whoever calls this from time to time looks
+        at auto.leader.rebalance.enable.
+        """
+        await self._queue.perform(lambda: (None, decide_rebalance(self.image, self._rules())))
+
+    async def elect_leaderless(self) -> None:
+        """Leaders for partitions that have none and can have one by now."""
+        await self._queue.perform(
+            lambda: (None, brokers.decide_leaderless(self.image, self._rules(), ELECTIONS_PER_TICK))
+        )
+
+    async def allocate_producer_ids(self) -> Block:
+        def decide() -> tuple[Block, Sequence[Record]]:
+            record, block = decide_block(self.image)
+            return block, [record]
+
+        return await self._queue.perform(decide)
+
     async def next_producer_id(self) -> int:
         """KafkaError where none can be had now; as Kafka's, one that every client tries again after."""
         try:
             return await self._producer_ids.next()
-        except OSError as error:
+        except KafkaError as error:
             log.error("no producer id: %s", error)
             raise KafkaError(ErrorCode.coordinator_load_in_progress, str(error)) from error
 
+    def _rules(self) -> Rules:
+        return Rules(self._broker.config)
+
     async def _change(self, decide: Callable[[], list[OutcomeT]], validate_only: bool) -> list[OutcomeT]:
-        async with self._one_change:
-            outcomes = decide()
-            records = [outcome.record for outcome in outcomes if outcome.record is not None]
-            if validate_only or not records:
-                return outcomes
-            try:
-                await self._state.write(records)
-            except (Conflict, OSError) as error:
-                return [_failed(outcome, error) for outcome in outcomes]
-            await self._tell(records)
-            return outcomes
+        outcomes: list[OutcomeT] = []
+        written: list[Record] = []
 
-    async def _tell(self, records: Sequence[Record]) -> None:
-        waiting = self._on_change(records)
-        if waiting is not None:
-            await waiting
+        def decide_all() -> tuple[None, Sequence[Record]]:
+            outcomes[:] = decide()
+            records: list[Record] = [outcome.record for outcome in outcomes if outcome.record is not None]
+            if validate_only:
+                return None, []
+            return None, [*decide_min_isr(self.image, self._broker.config, records), *records]
+
+        try:
+            await self._queue.perform(decide_all, written=written)
+        except KafkaError as error:
+            if not outcomes:
+                outcomes[:] = decide()
+            done = set(map(id, written))
+            return [
+                outcome if id(outcome.record) in done else _failed(outcome, error) for outcome in outcomes
+            ]
+        position = self.position
+        if written:
+            await self.until_known(position)
+        return [outcome._replace(position=position) for outcome in outcomes]
+
+    async def _change_partitions(
+        self, decide: Callable[[], tuple[list[PlacedT], Sequence[Record]]]
+    ) -> list[PlacedT]:
+        outcomes: list[PlacedT] = []
+
+        def decide_all() -> tuple[None, Sequence[Record]]:
+            outcomes[:], records = decide()
+            return None, records
+
+        try:
+            await self._queue.perform(decide_all)
+        except KafkaError as error:
+            if not outcomes:
+                outcomes[:], _ = decide()
+            return [
+                outcome if outcome.error else outcome._replace(error=error.code, message=error.message)
+                for outcome in outcomes
+            ]
+        return outcomes
 
 
-def _failed(outcome: OutcomeT, error: Conflict | OSError) -> OutcomeT:
+def _failed(outcome: OutcomeT, error: KafkaError) -> OutcomeT:
     if outcome.record is None:
         return outcome
-    log.error("a change of the cluster failed: %s", error)
-    code = ErrorCode.not_controller if isinstance(error, Conflict) else ErrorCode.kafka_storage_error
-    return outcome._replace(error=code, message=str(error), record=None)
+    return outcome._replace(error=error.code, message=error.message, record=None)

@@ -1,23 +1,25 @@
-"""Decisions on who leads partitions, and in which epoch. Pure.
+"""Decisions on who leads partitions when someone asks: ElectLeaders, and the rebalance towards preferred leaders. Pure.
 
-A leader epoch stands for one leader's uninterrupted writing (KIP-101). A broker that comes back from a crash may
-have lost records that someone has read, and will give their offsets to others: were the epoch the same, a reader
-could not tell (KIP-320) and would miss some. So the leader begins a new one, as Kafka's does after every restart;
-after a clean stop nothing was lost, and the epoch goes on.
-
-A partition of a broker that is alone has one replica: an election has nobody else to choose, and is not needed or not
-possible.
+With Kafka's answers (ReplicationControlManager.electLeaders). The rebalance moves a broker's partitions back to it
+when it leads too few of those that name it first; Kafka's older controllers have the same share of ten per cent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from enum import IntEnum
+from typing import NamedTuple
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
+from moldau.controller import partition_change
+from moldau.controller.changes import Changes
+from moldau.controller.rules import Rules
 from moldau.metadata.image import ClusterImage
-from moldau.metadata.records import PartitionsChanged, PartitionState
+from moldau.metadata.records import NO_LEADER, PartitionsChanged
+
+ELECTIONS_PER_REBALANCE = 1_000
+IMBALANCE_PERCENT_MAX = 10
 
 
 class Election(IntEnum):
@@ -27,30 +29,103 @@ class Election(IntEnum):
     UNCLEAN = 1
 
 
-def decide_new_epochs(image: ClusterImage, places: Iterable[TopicPartition]) -> list[PartitionsChanged]:
-    """The same leaders in new epochs, for the partitions that are named."""
-    changed: dict[str, dict[int, PartitionState]] = {}
-    for name, index in places:
-        state = image.topics[name].partitions[index]
-        changed.setdefault(name, {})[index] = state._replace(
-            leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1
-        )
-    return [PartitionsChanged(name, image.topics[name].topic_id, states) for name, states in changed.items()]
+class Elected(NamedTuple):
+    place: TopicPartition
+    error: ErrorCode
+    message: str | None = None
 
 
-def why_not_elected(
-    image: ClusterImage, place: TopicPartition, election: Election, offline: Set[TopicPartition]
-) -> KafkaError:
-    """What Kafka tells a client that asks for an election which changes nothing; `offline` have lost their disk."""
+class Elections(NamedTuple):
+    outcomes: list[Elected]
+    records: list[PartitionsChanged]
+
+
+NOT_NEEDED = KafkaError(ErrorCode.election_not_needed, "Leader election not needed for topic partition.")
+NOT_AVAILABLE = {
+    Election.PREFERRED: KafkaError(
+        ErrorCode.preferred_leader_not_available, "The preferred leader was not available."
+    ),
+    Election.UNCLEAN: KafkaError(
+        ErrorCode.eligible_leaders_not_available, "Eligible topic partition leaders are not available."
+    ),
+}
+_KINDS = {
+    Election.PREFERRED: partition_change.Election.PREFERRED,
+    Election.UNCLEAN: partition_change.Election.UNCLEAN,
+}
+
+
+def decide_elections(
+    image: ClusterImage, rules: Rules, election: Election, places: Sequence[TopicPartition] | None
+) -> Elections:
+    """For the partitions that are named, or for all: then those that need no election are left out."""
+    changes = Changes(image, rules)
+    outcomes = []
+    for place in _all(image) if places is None else places:
+        error = _elect(image, changes, election, place)
+        if error is None:
+            outcomes.append(Elected(place, ErrorCode.none))
+        elif places is not None or error is not NOT_NEEDED:
+            outcomes.append(Elected(place, error.code, error.message))
+    return Elections(outcomes, changes.records())
+
+
+def _all(image: ClusterImage) -> Iterable[TopicPartition]:
+    for name, topic in sorted(image.topics.items()):
+        for index in range(len(topic.partitions)):
+            yield TopicPartition(name, index)
+
+
+def _elect(
+    image: ClusterImage, changes: Changes, election: Election, place: TopicPartition
+) -> KafkaError | None:
     topic = image.topics.get(place.topic)
     if topic is None:
         return KafkaError(ErrorCode.unknown_topic_or_partition, f"No such topic as {place.topic}")
     if not 0 <= place.partition < len(topic.partitions):
         return KafkaError(ErrorCode.unknown_topic_or_partition, f"No such partition as {place}")
-    if place not in offline:
-        return KafkaError(ErrorCode.election_not_needed, "Leader election not needed for topic partition.")
-    if election is Election.PREFERRED:
-        return KafkaError(ErrorCode.preferred_leader_not_available, "The preferred leader was not available.")
-    return KafkaError(
-        ErrorCode.eligible_leaders_not_available, "Eligible topic partition leaders are not available."
-    )
+    state = changes.state(topic, place.partition)
+    is_preferred = state.leader == state.replicas[0]
+    if is_preferred if election is Election.PREFERRED else state.leader != NO_LEADER:
+        return NOT_NEEDED
+    if changes.change(topic, place.partition, election=_KINDS[election]) is None:
+        return NOT_AVAILABLE[election]
+    return None
+
+
+def decide_rebalance(
+    image: ClusterImage, rules: Rules, percent_max: int = IMBALANCE_PERCENT_MAX
+) -> list[PartitionsChanged]:
+    """Back to their preferred leaders: the partitions of brokers that lead too few of their own."""
+    owned: dict[int, int] = {}
+    away: dict[int, list[TopicPartition]] = {}
+    for place in _all(image):
+        state = image.topics[place.topic].partitions[place.partition]
+        preferred = state.replicas[0]
+        owned[preferred] = owned.get(preferred, 0) + 1
+        if state.leader != preferred:
+            away.setdefault(preferred, []).append(place)
+    changes = Changes(image, rules)
+    count = 0
+    for preferred, places in sorted(away.items()):
+        if len(places) * 100 <= percent_max * owned[preferred]:
+            continue
+        for name, index in places:
+            topic = image.topics[name]
+            if count < ELECTIONS_PER_REBALANCE and preferred in topic.partitions[index].isr:
+                count += (
+                    changes.change(topic, index, election=partition_change.Election.PREFERRED) is not None
+                )
+    return changes.records()
+
+
+def why_not_elected(
+    image: ClusterImage, place: TopicPartition, election: Election, offline: Set[TopicPartition]
+) -> KafkaError:
+    """What a broker that is alone tells a client that asks for an election; `offline` have lost their disk."""
+    topic = image.topics.get(place.topic)
+    if topic is None:
+        return KafkaError(ErrorCode.unknown_topic_or_partition, f"No such topic as {place.topic}")
+    if not 0 <= place.partition < len(topic.partitions):
+        return KafkaError(ErrorCode.unknown_topic_or_partition, f"No such partition as {place}")
+    return NOT_AVAILABLE[election] if place in offline else NOT_NEEDED

@@ -1,41 +1,43 @@
-"""The cluster image in the store: which entries a record changes, and the image that the entries make.
+"""The controller's image and the store, kept in step: each write changes both, or neither.
 
-Every change is conditional on the version that the image was made from, so a controller that has missed
-something changes nothing (`store.port` says what is kept where).
+One entry, `/controller/state`, fences everything: every write puts it with the version that this controller knows, its
+epoch and the next sequence. A controller that was replaced finds another version there, and changes nothing (`Fenced`).
+Where the store cannot say whether a write was done (`Unknown`), the entry is read back: with this controller's mark and
+sequence it was done; with the old version it was not, and is tried again, which the version makes safe.
+
+A long change is cut into several writes (`writes`), each with a delta of its own; what an interrupted one leaves is
+removed before the next, or by the next controller.
 """
 
 from __future__ import annotations
 
-import json
+import logging
 from base64 import urlsafe_b64encode
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from uuid import UUID
 
-from moldau.metadata.image import ClusterImage
-from moldau.metadata.records import (
-    ConfigChanged,
-    ConfigResource,
-    PartitionsAdded,
-    PartitionsChanged,
-    PartitionState,
-    Record,
-    ResourceType,
-    TopicCreated,
-    TopicDeleted,
-)
+from moldau.controller import layout
+from moldau.controller.layout import CLUSTER_ID, ControllerState
+from moldau.controller.loading import load
+from moldau.controller.writes import Step, debris_after, steps_of, tidying_steps
+from moldau.metadata.image import ClusterImage, image_from, snapshot_of
+from moldau.metadata.records import NOWHERE, ControllerElected, Delta, Position, Record, TopicCreated
 from moldau.runtime.ports import Random
-from moldau.store.port import Conflict, Create, Delete, Entry, Operation, Put, Store, quoted
+from moldau.store.port import Conflict, Create, Entry, Operation, Put, Store, Unknown
 
-CLUSTER_ID = "/cluster/id"
-TOPICS = "/topics"
-CONFIGS = {
-    ResourceType.TOPIC: "/configs/topics",
-    ResourceType.BROKER: "/configs/brokers",
-    ResourceType.GROUP: "/configs/groups",
-    ResourceType.CLIENT_METRICS: "/configs/client_metrics",
-}
-_DEFAULT_BROKER = "default"
+__all__ = ["CLUSTER_ID", "Fenced", "PersistentImage", "base64_of", "new_uuid"]
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS_MAX = 8
+"""How often a write whose outcome is not known is looked after before the controller gives up its office."""
+FIRST_PAUSE_S = 0.05
+
+Pause = Callable[[float], Awaitable[None]]
+
+
+class Fenced(Exception):
+    """Another controller has taken over, or the outcome of a write cannot be found out: this one changes nothing."""
 
 
 def new_uuid(random: Random) -> UUID:
@@ -51,137 +53,134 @@ def base64_of(value: UUID) -> str:
     return urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 
-class PersistentImage:
-    """Writes records to the store and applies them to the image: both, or neither."""
+async def _no_pause(_seconds: float) -> None:
+    pass
 
-    def __init__(self, store: Store, image: ClusterImage, versions: dict[str, int]) -> None:
-        self.image = image
+
+class PersistentImage:
+    """What the active controller has of the cluster. `base` is the position that it took over at, `begun` the writes
+    that it needed for that; a broker's image at `base` goes on with them.
+    """
+
+    def __init__(self, store: Store, state: ControllerState, version: int, pause: Pause) -> None:
+        self.image = ClusterImage("")
+        self.base: Position = NOWHERE
+        self.begun: list[Delta] = []
         self._store = store
-        self._versions = versions
+        self._state = state
+        self._version = version
+        self._pause = pause
+        self._debris: list[str] = []
 
     @classmethod
-    async def load(cls, store: Store, random: Random) -> PersistentImage:
-        """The image that the store has; a new cluster gets an id."""
-        image = ClusterImage(await _cluster_id(store, random))
-        versions: dict[str, int] = {}
-        configs = {entry.name: entry for entry in await store.children(CONFIGS[ResourceType.TOPIC])}
-        for entry in await store.children(TOPICS):
-            settings: dict[str, str] = {}
-            if (own := configs.get(entry.name)) is not None:
-                versions[own.path] = own.version
-                settings = json.loads(own.value)
-            versions[entry.path] = entry.version
-            image.apply(_topic_of(entry, settings))
-        for type_, folder in CONFIGS.items():
-            if type_ is not ResourceType.TOPIC:
-                for entry in await store.children(folder):
-                    versions[entry.path] = entry.version
-                    image.apply(ConfigChanged(_resource_of(type_, entry.name), json.loads(entry.value)))
-        return cls(store, image, versions)
-
-    async def write(self, records: Sequence[Record]) -> None:
-        """Conflict where the store is not as this image believes; then nothing has changed."""
-        operations = [operation for record in records for operation in self._operations(record)]
-        if operations:
-            await self._store.multi(operations)
-        for operation in operations:
-            self._remember(operation)
-        for record in records:
-            self.image.apply(record)
-
-    def _operations(self, record: Record) -> list[Operation]:
-        match record:
-            case TopicCreated():
-                created: list[Operation] = [
-                    Create(_topic_path(record.name), _topic_value(record.topic_id, record.partitions))
-                ]
-                if record.configs:
-                    path = _config_path(ConfigResource(ResourceType.TOPIC, record.name))
-                    created.append(Create(path, _json(record.configs)))
-                return created
-            case TopicDeleted():
-                paths = (
-                    _topic_path(record.name),
-                    _config_path(ConfigResource(ResourceType.TOPIC, record.name)),
-                )
-                return [Delete(path, self._versions[path]) for path in paths if path in self._versions]
-            case PartitionsAdded():
-                partitions = self.image.topics[record.name].partitions + record.partitions
-                return [self._put_topic(record.name, record.topic_id, partitions)]
-            case PartitionsChanged():
-                states = list(self.image.topics[record.name].partitions)
-                for index, state in record.states.items():
-                    states[index] = state
-                return [self._put_topic(record.name, record.topic_id, tuple(states))]
-            case ConfigChanged():
-                return self._config_operations(record)
-        return []
-
-    def _put_topic(self, name: str, topic_id: UUID, partitions: tuple[PartitionState, ...]) -> Operation:
-        path = _topic_path(name)
-        return Put(path, _topic_value(topic_id, partitions), self._versions[path])
-
-    def _config_operations(self, record: ConfigChanged) -> list[Operation]:
-        path = _config_path(record.resource)
-        version = self._versions.get(path)
-        if version is None:
-            return [Create(path, _json(record.configs))] if record.configs else []
-        return [Put(path, _json(record.configs), version) if record.configs else Delete(path, version)]
-
-    def _remember(self, operation: Operation) -> None:
-        match operation:
-            case Create(path):
-                self._versions[path] = 0
-            case Put(path):
-                self._versions[path] += 1
-            case Delete(path):
-                del self._versions[path]
-
-
-async def _cluster_id(store: Store, random: Random) -> str:
-    if (entry := await store.get(CLUSTER_ID)) is None:
-        try:
-            await store.multi([Create(CLUSTER_ID, base64_of(new_uuid(random)).encode())])
-        except Conflict:
-            pass  # Another broker named the cluster first.
-        entry = await store.get(CLUSTER_ID)
-        assert entry is not None
-    return entry.value.decode()
-
-
-def _topic_path(name: str) -> str:
-    return f"{TOPICS}/{quoted(name)}"
-
-
-def _config_path(resource: ConfigResource) -> str:
-    name = resource.name
-    if resource.type is ResourceType.BROKER:
-        name = name or _DEFAULT_BROKER
-    return f"{CONFIGS[resource.type]}/{quoted(name)}"
-
-
-def _resource_of(type_: ResourceType, name: str) -> ConfigResource:
-    return ConfigResource(type_, "" if type_ is ResourceType.BROKER and name == _DEFAULT_BROKER else name)
-
-
-def _topic_value(topic_id: UUID, partitions: tuple[PartitionState, ...]) -> bytes:
-    return _json({"id": topic_id.hex, "partitions": [state._asdict() for state in partitions]})
-
-
-def _topic_of(entry: Entry, configs: dict[str, str]) -> TopicCreated:
-    value = json.loads(entry.value)
-    partitions = tuple(
-        PartitionState(
-            state["leader"],
-            state["leader_epoch"],
-            tuple(state["replicas"]),
-            tuple(state["isr"]),
-            state["partition_epoch"],
+    async def take_over(
+        cls,
+        store: Store,
+        random: Random,
+        controller_id: int,
+        *,
+        warm: ClusterImage | None = None,
+        pause: Pause = _no_pause,
+    ) -> PersistentImage:
+        """Become the controller: claim the store with the next epoch, then read what is there, unless the warm image
+        is at exactly the position that the store had. Fenced where another was faster.
+        """
+        entry = await store.get(layout.STATE)
+        before = _state_before(entry)
+        claimed = ControllerState(
+            before.epoch + 1, before.sequence + 1, controller_id, random.uuid().hex, before.unfinished
         )
-        for state in value["partitions"]
-    )
-    return TopicCreated(entry.name, UUID(value["id"]), partitions, configs)
+        self = cls(store, before, -1 if entry is None else entry.version, pause)
+        await self._multi(await _first_operations(store, random), claimed)
+        self.base = before.position
+        is_warm = warm is not None and warm.position == before.position != NOWHERE and not before.unfinished
+        converted: Sequence[TopicCreated] = ()
+        if warm is not None and is_warm:
+            self.image = image_from(snapshot_of(warm))
+        else:
+            loaded = await load(store)
+            self.image, self._debris, converted = loaded.image, list(loaded.garbage), loaded.converted
+            self.image.position = before.position
+        self.begun = [self._apply(claimed, (ControllerElected(controller_id, claimed.epoch),))]
+        async for delta in self._write(tidying_steps(self._debris, converted)):
+            self.begun.append(delta)
+        return self
+
+    async def write(self, records: Iterable[Record]) -> AsyncIterator[Delta]:
+        """Make records durable and apply them, in one write or several; each is given when it is done.
+
+        Fenced, or OSError where the store refused: then the writes that were given stand, and nothing else.
+        """
+        async for delta in self._write(steps_of(self.image, records, self._debris)):
+            yield delta
+
+    async def _write(self, steps: Sequence[Step]) -> AsyncIterator[Delta]:
+        for number, step in enumerate(steps):
+            is_last = number == len(steps) - 1
+            state = self._state._replace(sequence=self._state.sequence + 1, unfinished=not is_last)
+            try:
+                await self._multi(step.operations, state)
+            except BaseException:
+                self._debris = debris_after(steps, number)
+                raise
+            if is_last:
+                self._debris = []
+            yield self._apply(state, step.records)
+
+    def _apply(self, state: ControllerState, records: tuple[Record, ...]) -> Delta:
+        delta = Delta(state.epoch, state.sequence, records)
+        self.image.apply_delta(delta)
+        return delta
+
+    async def _multi(self, operations: Sequence[Operation], state: ControllerState) -> None:
+        """One write, fenced; it was done when this returns."""
+        value = layout.state_value(state)
+        own = Create(layout.STATE, value) if self._version < 0 else Put(layout.STATE, value, self._version)
+        has_doubt = False
+        for attempt in range(ATTEMPTS_MAX):
+            try:
+                await self._store.multi([own, *operations])
+                break
+            except Conflict as conflict:
+                if has_doubt and await self._was_done(state):
+                    break
+                raise Fenced(f"another controller was faster: {conflict}") from conflict
+            except (Unknown, OSError) as error:
+                if isinstance(error, OSError) and not has_doubt:
+                    raise
+                has_doubt = True
+                log.warning("a write to the cluster store may have been done or not: %s", error)
+                await self._pause(FIRST_PAUSE_S * 2**attempt)
+                if await self._was_done(state):
+                    break
+        else:
+            raise Fenced("the outcome of a write could not be found out")
+        self._version += 1
+        self._state = state
+
+    async def _was_done(self, state: ControllerState) -> bool:
+        """Whether a write was done. Where that cannot be read now it counts as not: trying again does no harm."""
+        try:
+            entry = await self._store.get(layout.STATE)
+        except (Unknown, OSError):
+            return False
+        version = -1 if entry is None else entry.version
+        if version == self._version:
+            return False
+        if entry is not None and layout.state_of(entry.value) == state:
+            return True
+        raise Fenced("another controller was faster")
 
 
-def _json(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
+def _state_before(entry: Entry | None) -> ControllerState:
+    return ControllerState(0, 0, -1, "") if entry is None else layout.state_of(entry.value)
+
+
+async def _first_operations(store: Store, random: Random) -> list[Operation]:
+    """What a new cluster gets with its first controller."""
+    operations: list[Operation] = []
+    if await store.get(CLUSTER_ID) is None:
+        operations.append(Create(CLUSTER_ID, base64_of(new_uuid(random)).encode()))
+    if await store.get(layout.PRODUCER_IDS) is None:
+        operations.append(Create(layout.PRODUCER_IDS, b"0"))
+    return operations

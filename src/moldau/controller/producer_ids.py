@@ -1,51 +1,47 @@
 """Ids for idempotent producers, never given twice: not by two brokers, not after a crash.
 
-A broker reserves a block of ids in the store before it hands out the first of them. What is left of a block
-when the broker ends is lost, which costs nothing: there are 2^63 ids.
+The controller gives blocks away (AllocateProducerIds), and writes how far it has come before it answers. A broker takes
+the ids of its block one by one. What is left of a block when the broker ends is lost, which costs nothing: there are
+2^63 ids.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
-from moldau.base.errors import ErrorCode, KafkaError
-from moldau.store.port import Conflict, Create, Operation, Put, Store
+from moldau.metadata.image import ClusterImage
+from moldau.metadata.records import ProducerIdsAllocated
 
-PATH = "/producer_ids/next_block"
 BLOCK_SIZE = 1000
-#: How often another broker may be first before a producer is told to come again.
-ATTEMPTS_MAX = 20
+
+
+class Block(NamedTuple):
+    first: int
+    length: int
+
+
+def decide_block(image: ClusterImage) -> tuple[ProducerIdsAllocated, Block]:
+    first = image.next_producer_id
+    return ProducerIdsAllocated(first + BLOCK_SIZE), Block(first, BLOCK_SIZE)
 
 
 class ProducerIds:
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    """A broker's ids; `allocate` asks the controller for a block, and raises where none can be had."""
+
+    def __init__(self, allocate: Callable[[], Awaitable[Block]]) -> None:
+        self._allocate = allocate
         self._next = 0
         self._stop = 0
-        self._reserving = asyncio.Lock()
+        self._allocating = asyncio.Lock()
 
     async def next(self) -> int:
-        """KafkaError where no block could be reserved; the producer asks again."""
         while self._next >= self._stop:
-            async with self._reserving:
+            async with self._allocating:
                 if self._next >= self._stop:
-                    self._next = await self._reserve()
-                    self._stop = self._next + BLOCK_SIZE
+                    first, length = await self._allocate()
+                    self._next, self._stop = first, first + length
         producer_id = self._next
         self._next += 1
         return producer_id
-
-    async def _reserve(self) -> int:
-        for _ in range(ATTEMPTS_MAX):
-            entry = await self._store.get(PATH)
-            first = 0 if entry is None else int(entry.value)
-            after = str(first + BLOCK_SIZE).encode()
-            operation: Operation = Create(PATH, after) if entry is None else Put(PATH, after, entry.version)
-            try:
-                await self._store.multi([operation])
-                return first
-            except Conflict:
-                continue
-        raise KafkaError(
-            ErrorCode.coordinator_load_in_progress, "too many brokers reserve producer ids at once"
-        )

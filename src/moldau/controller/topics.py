@@ -20,7 +20,14 @@ from moldau.config.topic import check_topic_overrides
 from moldau.controller.names import check_topic_name
 from moldau.controller.placement import check_manual_assignment, new_partition, place
 from moldau.metadata.image import ClusterImage, Topic
-from moldau.metadata.records import PartitionsAdded, TopicCreated, TopicDeleted
+from moldau.metadata.records import (
+    NOWHERE,
+    PartitionsAdded,
+    PartitionState,
+    Position,
+    TopicCreated,
+    TopicDeleted,
+)
 
 T = TypeVar("T")
 
@@ -66,6 +73,7 @@ class CreateOutcome(NamedTuple):
     error: ErrorCode
     message: str | None
     record: TopicCreated | None
+    position: Position = NOWHERE
 
 
 class DeleteOutcome(NamedTuple):
@@ -74,6 +82,7 @@ class DeleteOutcome(NamedTuple):
     error: ErrorCode
     message: str | None
     record: TopicDeleted | None
+    position: Position = NOWHERE
 
 
 class PartitionsOutcome(NamedTuple):
@@ -81,6 +90,7 @@ class PartitionsOutcome(NamedTuple):
     error: ErrorCode
     message: str | None
     record: PartitionsAdded | None
+    position: Position = NOWHERE
 
 
 def decide_create(
@@ -89,15 +99,16 @@ def decide_create(
     counts = Counter(topic.name for topic in topics)
     wanted = sum(_partitions_wanted(topic, config) for topic in topics if counts[topic.name] == 1)
     outcomes = []
+    placed = image.partition_count
     for topic in _first_of_each(topics, lambda topic: topic.name):
         try:
             if counts[topic.name] > 1:
                 raise KafkaError(ErrorCode.invalid_request, "Duplicate topic name.")
             if wanted > PARTITIONS_PER_REQUEST_MAX:
                 raise KafkaError(ErrorCode.policy_violation, TOO_MANY_PARTITIONS)
-            outcomes.append(
-                CreateOutcome(topic.name, ErrorCode.none, None, _create(image, config, topic, new_id))
-            )
+            record = _create(image, config, topic, new_id, placed)
+            placed += len(record.partitions)
+            outcomes.append(CreateOutcome(topic.name, ErrorCode.none, None, record))
         except KafkaError as error:
             outcomes.append(CreateOutcome(topic.name, error.code, error.message, None))
     return outcomes
@@ -111,7 +122,7 @@ def _partitions_wanted(topic: NewTopic, config: BrokerConfig) -> int:
 
 
 def _create(
-    image: ClusterImage, config: BrokerConfig, topic: NewTopic, new_id: Callable[[], UUID]
+    image: ClusterImage, config: BrokerConfig, topic: NewTopic, new_id: Callable[[], UUID], placed: int
 ) -> TopicCreated:
     if topic.name == _METADATA_TOPIC:
         raise KafkaError(ErrorCode.invalid_request, f"Creation of internal topic {topic.name} is prohibited.")
@@ -123,9 +134,34 @@ def _create(
             ErrorCode.invalid_topic_exception, f"Topic '{topic.name}' collides with existing topic: {other}"
         )
     configs = _checked_configs(config, topic.configs)
-    assignments = _manual(image, topic) if topic.assignments else _automatic(image, config, topic)
-    partitions = tuple(new_partition(replicas) for replicas in assignments)
+    if topic.assignments:
+        partitions = _led(image, _manual(image, topic), 0, is_manual=True)
+    else:
+        partitions = _led(image, _automatic(image, config, topic, placed), 0)
     return TopicCreated(topic.name, new_id(), partitions, configs)
+
+
+def _led(
+    image: ClusterImage, placed: Sequence[tuple[int, ...]], first: int, *, is_manual: bool = False
+) -> tuple[PartitionState, ...]:
+    """New partitions with their leaders; KafkaError where none of the replicas can lead."""
+    active = {broker.id for broker in image.brokers.values() if broker.is_active}
+    states = []
+    for index, replicas in enumerate(placed, first):
+        state = new_partition(replicas, active)
+        if state is None and is_manual:
+            raise _bad_assignment(
+                f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
+                "controlled shutdown."
+            )
+        if state is None:
+            raise KafkaError(
+                ErrorCode.invalid_replication_factor,
+                f"Unable to replicate the partition {len(replicas)} time(s): All brokers are currently fenced or "
+                "in controlled shutdown.",
+            )
+        states.append(state)
+    return tuple(states)
 
 
 def _checked_configs(config: BrokerConfig, given: Sequence[tuple[str, str | None]]) -> dict[str, str]:
@@ -155,7 +191,7 @@ def _manual(image: ClusterImage, topic: NewTopic) -> list[tuple[int, ...]]:
     for partition, replicas in topic.assignments:
         if partition in assignments:
             raise _bad_assignment(f"Found multiple manual partition assignments for partition {partition}")
-        check_manual_assignment(image.brokers, replicas)
+        check_manual_assignment(image.registered, replicas)
         assignments[partition] = replicas
     if sorted(assignments) != list(range(len(assignments))):
         raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
@@ -178,7 +214,9 @@ def _bad_assignment(reason: str) -> KafkaError:
     return KafkaError(ErrorCode.invalid_replica_assignment, reason)
 
 
-def _automatic(image: ClusterImage, config: BrokerConfig, topic: NewTopic) -> list[tuple[int, ...]]:
+def _automatic(
+    image: ClusterImage, config: BrokerConfig, topic: NewTopic, placed: int
+) -> list[tuple[int, ...]]:
     if topic.replication_factor < _DEFAULT or topic.replication_factor == 0:
         raise KafkaError(
             ErrorCode.invalid_replication_factor,
@@ -192,7 +230,7 @@ def _automatic(image: ClusterImage, config: BrokerConfig, topic: NewTopic) -> li
     factor = topic.replication_factor
     if factor == _DEFAULT:
         factor = config["default.replication.factor"]
-    return place(image.brokers, partitions, factor, first=0)
+    return place(image.registered.values(), partitions, factor, first=placed)
 
 
 def decide_delete(
@@ -282,10 +320,13 @@ def _add_partitions(image: ClusterImage, wanted: MorePartitions) -> PartitionsAd
     if more > PARTITIONS_PER_REQUEST_MAX:
         raise KafkaError(ErrorCode.policy_violation, TOO_MANY_PARTITIONS)
     if wanted.assignments is None:
-        placed = place(image.brokers, more, topic.replication_factor, first=there)
+        brokers = image.registered.values()
+        states = _led(
+            image, place(brokers, more, topic.replication_factor, first=image.partition_count), there
+        )
     else:
-        placed = _assigned(image, topic, more, wanted.assignments)
-    return PartitionsAdded(topic.name, topic.topic_id, tuple(map(new_partition, placed)))
+        states = _led(image, _assigned(image, topic, more, wanted.assignments), there, is_manual=True)
+    return PartitionsAdded(topic.name, topic.topic_id, states)
 
 
 def _assigned(
@@ -297,7 +338,7 @@ def _assigned(
             "specified."
         )
     for replicas in assignments:
-        check_manual_assignment(image.brokers, replicas)
+        check_manual_assignment(image.registered, replicas)
     _check_factors(assignments, topic.replication_factor)
     return list(assignments)
 

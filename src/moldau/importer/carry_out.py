@@ -17,13 +17,13 @@ from typing import Protocol
 from uuid import UUID
 
 from moldau.controller.persistence import CLUSTER_ID, PersistentImage
-from moldau.controller.producer_ids import PATH as NEXT_PRODUCER_IDS
 from moldau.importer.kraft_log import FOLDER as METADATA_FOLDER
 from moldau.importer.plan import Plan
 from moldau.log import names
 from moldau.log.checkpoints import write_offsets, write_properties
 from moldau.log.folder import META_VERSION, DataFolder
 from moldau.log.inspect_files import OFFSET_CHECKPOINTS
+from moldau.metadata.records import ProducerIdsAllocated
 from moldau.runtime.ports import Disk, Random
 from moldau.store.port import Create, Store
 
@@ -126,11 +126,8 @@ def publish_in_place(plan: Plan, disk: Disk, partial_store: str, store: str) -> 
 async def write_store(plan: Plan, store: Store, random: Random) -> None:
     """The cluster's identity, the next producer ids, topics and settings, into an empty store."""
     source = plan.source
-    await store.multi(
-        [
-            Create(CLUSTER_ID, source.cluster_id.encode()),
-            Create(NEXT_PRODUCER_IDS, str(source.cluster.next_producer_id).encode()),
-        ]
-    )
-    image = await PersistentImage.load(store, random)
-    await image.write(plan.records)
+    await store.multi([Create(CLUSTER_ID, source.cluster_id.encode())])
+    image = await PersistentImage.take_over(store, random, source.node_id)
+    records = [ProducerIdsAllocated(source.cluster.next_producer_id), *plan.records]
+    async for _ in image.write(records):
+        pass

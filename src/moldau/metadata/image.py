@@ -67,6 +67,7 @@ class ClusterImage:
         self.position: Position = NOWHERE
         self.version = 0
         self.next_producer_id = 0
+        self.partition_count = 0
         self.registered: dict[int, BrokerInfo] = {}
         self.brokers: dict[int, BrokerInfo] = {}
         self.topics: dict[str, Topic] = {}
@@ -130,6 +131,7 @@ class ClusterImage:
             case PartitionsAdded():
                 topic = self._topic(record.name, record.topic_id)
                 self._put(topic._replace(partitions=topic.partitions + record.partitions))
+                self.partition_count += len(record.partitions)
             case PartitionsChanged():
                 self._change_partitions(record)
             case ConfigChanged():
@@ -181,6 +183,7 @@ class ClusterImage:
         invariant(record.name not in self.topics, f"the topic {record.name} is there already")
         invariant(bool(record.partitions), f"the topic {record.name} has no partitions")
         self._put(Topic(record.name, record.topic_id, record.partitions, record.configs))
+        self.partition_count += len(record.partitions)
         if "." in record.name or "_" in record.name:
             names = self._collisions.setdefault(_collision_key(record.name), [])
             names.append(record.name)
@@ -190,6 +193,7 @@ class ClusterImage:
         topic = self._topic(record.name, record.topic_id)
         del self.topics[topic.name]
         del self.topic_by_id[topic.topic_id]
+        self.partition_count -= len(topic.partitions)
         key = _collision_key(topic.name)
         if key in self._collisions:
             self._collisions[key].remove(topic.name)

@@ -404,8 +404,10 @@ class Partition:
     ) -> None:
         """What the controller says to a wish of this leader; one that does not lead any more hears nothing of it."""
         if leader is self.leader:
-            if state is not None and state.leader_epoch == leader.leader_epoch:
-                self.state = state
+            if state is not None:
+                state = self.state._replace(isr=state.isr, partition_epoch=state.partition_epoch)
+                if state.partition_epoch > self.state.partition_epoch:
+                    self.state = state
             self._moved(leader.answered(error, state, self._replication.clock.monotonic()))
             self._look_at_in_sync()
 

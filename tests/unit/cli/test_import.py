@@ -21,8 +21,7 @@ from moldau.cli.errors import Exit
 from moldau.cli.import_files import RealCarrier
 from moldau.config.broker import BrokerConfig
 from moldau.config.topic import topic_config
-from moldau.controller.persistence import PersistentImage
-from moldau.controller.producer_ids import ProducerIds
+from moldau.controller.loading import load_image
 from moldau.importer.carry_out import ASIDE, PARTIAL, How
 from moldau.log.index import read_waiting
 from moldau.log.log import Log
@@ -78,8 +77,8 @@ def image_in(store: Path) -> tuple[ClusterImage, int]:
     async def load(runtime: Runtime) -> tuple[ClusterImage, int]:
         opened = await SqliteStore.open(runtime.tasks, str(store))
         try:
-            state = await PersistentImage.load(opened, runtime.random)
-            return state.image, await ProducerIds(opened).next()
+            image = await load_image(opened)
+            return image, image.next_producer_id
         finally:
             await opened.close()
 

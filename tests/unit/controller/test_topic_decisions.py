@@ -12,7 +12,6 @@ import pytest
 
 from moldau.base.errors import ErrorCode
 from moldau.config.broker import BrokerConfig
-from moldau.controller.placement import place
 from moldau.controller.topics import (
     CreateOutcome,
     MorePartitions,
@@ -23,10 +22,14 @@ from moldau.controller.topics import (
     decide_delete,
 )
 from moldau.metadata.image import ClusterImage
-from moldau.metadata.records import BrokerInfo, BrokerRegistered, PartitionState, TopicCreated
+from moldau.metadata.records import BrokerChanged, BrokerInfo, BrokerRegistered, PartitionState, TopicCreated
 
 THERE = UUID(int=77)
 CONFIG = BrokerConfig.parse({"num.partitions": "3"})
+
+
+def fence(image: ClusterImage, broker_id: int, *, shuts_down: bool = False) -> None:
+    image.apply(BrokerChanged(broker_id, 0, is_fenced=not shuts_down, is_shutting_down=shuts_down))
 
 
 @pytest.fixture
@@ -39,13 +42,13 @@ def image() -> ClusterImage:
     return image
 
 
-def ids() -> Callable[[], UUID]:
-    numbers = count(1)
+def new_ids() -> Callable[[], UUID]:
+    numbers = count(1000)
     return lambda: UUID(int=next(numbers))
 
 
 def create(image: ClusterImage, *topics: NewTopic) -> list[CreateOutcome]:
-    return decide_create(image, CONFIG, topics, ids())
+    return decide_create(image, CONFIG, topics, new_ids())
 
 
 @pytest.mark.parametrize(
@@ -168,6 +171,56 @@ def test_a_manual_assignment_gives_partitions_and_leaders(image: ClusterImage) -
     assert [state.leader for state in outcome.record.partitions] == [1, 2]
 
 
+def test_a_fenced_broker_gets_a_replica_but_is_not_in_sync_and_does_not_lead(image: ClusterImage) -> None:
+    for broker_id in (2, 3):
+        image.apply(BrokerRegistered(BrokerInfo(broker_id, {})))
+    fence(image, 2)
+    (outcome,) = create(image, NewTopic("new", assignments=[(0, (2, 1, 3))]))
+    assert outcome.record is not None
+    assert outcome.record.partitions == (PartitionState(1, 0, (2, 1, 3), (1, 3)),)
+    fence(image, 3, shuts_down=True)
+    (added,) = decide_create_partitions(image, [MorePartitions("there", 3)])
+    assert added.record is not None
+    assert added.record.partitions == (PartitionState(1, 0, (1,), (1,)),)
+
+
+@pytest.mark.parametrize("shuts_down", [False, True])
+def test_nothing_is_created_where_nobody_can_lead_it(image: ClusterImage, shuts_down: bool) -> None:
+    fence(image, 1, shuts_down=shuts_down)
+    by_hand, by_number = create(image, NewTopic("a", assignments=[(0, (1,))]), NewTopic("b", 1, 1))
+    assert (by_hand.error, by_hand.message) == (
+        ErrorCode.invalid_replica_assignment,
+        "All brokers specified in the manual partition assignment for partition 0 are fenced or in controlled "
+        "shutdown.",
+    )
+    assert (by_number.error, by_number.message) == (
+        ErrorCode.invalid_replication_factor,
+        "Unable to replicate the partition 1 time(s): All brokers are currently fenced.",
+    )
+
+
+def test_many_topics_of_one_partition_are_led_as_evenly_as_one_topic_of_many(image: ClusterImage) -> None:
+    for broker_id in (2, 3):
+        image.apply(BrokerRegistered(BrokerInfo(broker_id, {})))
+    made = new_ids()
+    leaders, followers = [], []
+    for number in range(300):
+        (outcome,) = decide_create(image, CONFIG, [NewTopic(f"t{number}", 1, 2)], made)
+        assert outcome.record is not None
+        image.apply(outcome.record)
+        leaders.append(outcome.record.partitions[0].leader)
+        followers.append(outcome.record.partitions[0].replicas)
+    assert [leaders.count(broker) for broker in (1, 2, 3)] == [100, 100, 100]
+    assert {followers.count((a, b)) for a in (1, 2, 3) for b in (1, 2, 3) if a != b} == {50}
+
+
+def test_topics_of_one_request_go_on_where_the_one_before_ended(image: ClusterImage) -> None:
+    image.apply(BrokerRegistered(BrokerInfo(2, {})))
+    outcomes = create(image, *(NewTopic(f"t{number}", 1, 1) for number in range(4)))
+    led = [outcome.record.partitions[0].leader for outcome in outcomes if outcome.record is not None]
+    assert sorted(led) == [1, 1, 2, 2]
+
+
 def test_a_manual_assignment_has_the_same_number_of_replicas_everywhere(image: ClusterImage) -> None:
     image.apply(BrokerRegistered(BrokerInfo(2, {})))
     (outcome,) = create(image, NewTopic("new", assignments=[(0, (1,)), (1, (1, 2))]))
@@ -272,15 +325,3 @@ def test_partitions_are_added_with_or_without_an_assignment(image: ClusterImage)
         (outcome,) = decide_create_partitions(image, [MorePartitions("there", 4, assignments)])
         assert outcome.record is not None
         assert len(outcome.record.partitions) == 2
-
-
-@pytest.mark.parametrize("brokers", range(1, 7))
-def test_replicas_and_leaders_are_spread_evenly_over_distinct_brokers(brokers: int) -> None:
-    ids_ = [10 + number for number in range(brokers)]
-    for factor in range(1, brokers + 1):
-        placed = place(ids_, partitions=brokers * 6, replication_factor=factor, first=0)
-        assert all(len(set(replicas)) == factor for replicas in placed)
-        leaders = [replicas[0] for replicas in placed]
-        assert {leaders.count(broker) for broker in ids_} == {6}
-        held = [broker for replicas in placed for broker in replicas]
-        assert max(map(held.count, ids_)) - min(map(held.count, ids_)) <= factor

@@ -6,9 +6,13 @@ from moldau.broker.dispatch import routes
 from moldau.broker.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    allocate_producer_ids,
     alter_configs,
+    alter_partition,
     alter_partition_reassignments,
     api_versions,
+    broker_heartbeat,
+    cluster,
     consumer_group_describe,
     consumer_group_heartbeat,
     create_acls,
@@ -28,6 +32,7 @@ from moldau.broker.handlers import (
     describe_transactions,
     elect_leaders,
     end_txn,
+    envelope,
     fetch,
     find_coordinator,
     heartbeat,
@@ -48,6 +53,7 @@ from moldau.broker.handlers import (
     produce,
     sync_group,
     txn_offset_commit,
+    unregister_broker,
     write_txn_markers,
 )
 
@@ -55,9 +61,13 @@ ROUTES = routes(
     (
         add_offsets_to_txn,
         add_partitions_to_txn,
+        allocate_producer_ids,
         alter_configs,
+        alter_partition,
         alter_partition_reassignments,
         api_versions,
+        broker_heartbeat,
+        cluster,
         consumer_group_describe,
         consumer_group_heartbeat,
         create_acls,
@@ -77,6 +87,7 @@ ROUTES = routes(
         describe_transactions,
         elect_leaders,
         end_txn,
+        envelope,
         fetch,
         find_coordinator,
         heartbeat,
@@ -97,6 +108,7 @@ ROUTES = routes(
         produce,
         sync_group,
         txn_offset_commit,
+        unregister_broker,
         write_txn_markers,
     )
 )

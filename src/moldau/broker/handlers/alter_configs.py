@@ -13,6 +13,11 @@ API_KEY = 33
 VERSIONS = (0, 2)
 
 
+def is_forwarded(_request: Request) -> bool:
+    """It is the controller's to decide."""
+    return True
+
+
 async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> AlterConfigsResponse:
     resources = [
         Alterations(

@@ -1,41 +1,52 @@
-"""AlterPartitionReassignments (45): partitions to other brokers. There are none: `controller.reassignments` decides.
+"""AlterPartitionReassignments (45): partitions to other brokers (KIP-455); `controller.reassignments` decides.
 
 - v1: KIP-860, the request says whether the number of replicas may change.
 """
 
 from __future__ import annotations
 
-from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
 from moldau.broker.answers.common import TopicResult
 from moldau.broker.answers.topics import (
     AlterPartitionReassignmentsResponse,
     ReassignablePartitionResponse,
 )
-from moldau.broker.interface import ClusterView, Request, RequestContext
-from moldau.controller.reassignments import check_reassignment
+from moldau.broker.interface import AdminBroker, Request, RequestContext
+from moldau.controller.reassignments import Reassigned, Reassignment
 
 API_KEY = 45
 VERSIONS = (0, 1)
 
 
-def handle(
-    broker: ClusterView, context: RequestContext, request: Request
+def is_forwarded(_request: Request) -> bool:
+    """It is the controller's to decide."""
+    return True
+
+
+async def handle(
+    broker: AdminBroker, context: RequestContext, request: Request
 ) -> AlterPartitionReassignmentsResponse:
     if not request.topics:  # QuorumController's answer is then its message's defaults
         return AlterPartitionReassignmentsResponse((), "")
+    wanted = [
+        Reassignment(
+            TopicPartition(topic.name, partition.partition_index),
+            None if partition.replicas is None else tuple(partition.replicas),
+        )
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+    allow_change = getattr(request, "allow_replication_factor_change", True)
+    outcomes = iter(await broker.controller.alter_reassignments(wanted, may_change_factor=allow_change))
     topics = tuple(
-        TopicResult(topic.name, tuple(_partition(broker, topic.name, wanted) for wanted in topic.partitions))
+        TopicResult(
+            topic.name,
+            tuple(_answer(outcome) for _, outcome in zip(topic.partitions, outcomes, strict=False)),
+        )
         for topic in request.topics
     )
-    allow_change = getattr(request, "allow_replication_factor_change", True)
     return AlterPartitionReassignmentsResponse(topics, None, allow_change)
 
 
-def _partition(broker: ClusterView, name: str, wanted: Request) -> ReassignablePartitionResponse:
-    error, message = ErrorCode.none, None
-    try:
-        check_reassignment(broker.image, TopicPartition(name, wanted.partition_index), wanted.replicas)
-    except KafkaError as refusal:
-        error, message = refusal.code, refusal.message
-    return ReassignablePartitionResponse(wanted.partition_index, error, message)
+def _answer(outcome: Reassigned) -> ReassignablePartitionResponse:
+    return ReassignablePartitionResponse(outcome.place.partition, outcome.error, outcome.message)

@@ -27,6 +27,8 @@ VERSIONS = (0, 4)
 
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 SOFTWARE_SINCE_VERSION = 3
+PEER_SOFTWARE = "moldau"
+"""Other brokers, which are told of the APIs between brokers as well."""
 
 FEATURES = (("group.version", 0, 1, 1), ("transaction.version", 0, 2, 2))
 """Name, the versions that are supported and the one in force (KIP-584). By the version of groups clients know that
@@ -46,7 +48,10 @@ def handle(broker: ServingBroker, context: RequestContext, request: Request) -> 
         if not all(SOFTWARE_NAME.fullmatch(text) for text in software):
             return _answer(context.version, ErrorCode.invalid_request, [])
         context.connection.client_software = software
-    return _answer(context.version, ErrorCode.none, broker.routes.values())
+        if software[0] == PEER_SOFTWARE:
+            return _answer(context.version, ErrorCode.none, broker.routes.values())
+    routes = [route for route in broker.routes.values() if not route.is_internal]
+    return _answer(context.version, ErrorCode.none, routes)
 
 
 def _answer(version: int, error: ErrorCode, routes: Iterable[Route]) -> ApiVersionsResponse:

@@ -20,6 +20,11 @@ VERSIONS = (2, 7)
 SETTINGS_SINCE_VERSION = 5
 
 
+def is_forwarded(_request: Request) -> bool:
+    """It is the controller's to decide."""
+    return True
+
+
 async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> CreateTopicsResponse:
     topics = [
         NewTopic(

@@ -19,6 +19,11 @@ BY_ID_SINCE_VERSION = 6
 DISABLED_SINCE_VERSION = 3
 
 
+def is_forwarded(_request: Request) -> bool:
+    """It is the controller's to decide."""
+    return True
+
+
 async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> DeleteTopicsResponse:
     if context.version >= BY_ID_SINCE_VERSION:
         topics = [TopicReference(topic.name, topic.topic_id) for topic in request.topics]

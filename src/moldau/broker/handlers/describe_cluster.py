@@ -1,7 +1,7 @@
 """DescribeCluster (60): the brokers and the controller. Endpoints of controllers (type 2) do not exist here.
 
 - v1: KIP-919, the request says whether it wants brokers or controllers.
-- v2: KIP-1073, fenced brokers can be asked for; there are none here.
+- v2: KIP-1073, fenced brokers can be asked for.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ def handle(broker: ClusterView, context: RequestContext, request: Request) -> De
     if endpoint_type != BROKERS:
         return _refused(ErrorCode.unsupported_endpoint_type, f"Unsupported endpoint type {endpoint_type}")
     image = broker.image
+    wants_fenced = getattr(request, "include_fenced_brokers", False)
     brokers = [
-        DescribeClusterBroker(info.id, *endpoint, info.rack, is_fenced=False)
-        for info in image.brokers.values()
+        DescribeClusterBroker(info.id, *endpoint, info.rack, info.is_fenced)
+        for info in (image.registered if wants_fenced else image.brokers).values()
         if (endpoint := endpoint_of(broker, context, info)) is not None
     ]
     wants_operations = request.include_cluster_authorized_operations

@@ -1,4 +1,4 @@
-"""ElectLeaders (43): why a partition keeps the leader that it has (`controller.leaders`): this broker is alone.
+"""ElectLeaders (43): the preferred leaders again, or any leader at all (KIP-460); `controller.leaders` decides.
 
 Without a list every topic is named, with those of its partitions that would need an election.
 
@@ -7,50 +7,53 @@ Without a list every topic is named, with those of its partitions that would nee
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
-from moldau.base.errors import ErrorCode, KafkaError
+from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.broker.answers.topics import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
 from moldau.broker.interface import AdminBroker, Request, RequestContext
-from moldau.controller.leaders import Election, why_not_elected
+from moldau.controller.leaders import Elected, Election
 
 API_KEY = 43
 VERSIONS = (0, 2)
 
 
-def handle(broker: AdminBroker, context: RequestContext, request: Request) -> ElectLeadersResponse:
+def is_forwarded(_request: Request) -> bool:
+    """It is the controller's to decide."""
+    return True
+
+
+async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> ElectLeadersResponse:
     wanted = getattr(request, "election_type", Election.PREFERRED)
     asked = request.topic_partitions
     if wanted not in iter(Election) and (asked is None or asked):
-        unknown = KafkaError(ErrorCode.invalid_request, f"Unknown election type {wanted}")
+        message = f"Unknown election type {wanted}"
         refused = [
-            _topic(topic.topic, [(index, unknown) for index in topic.partitions]) for topic in asked or ()
+            _topic(
+                topic.topic,
+                [
+                    Elected(TopicPartition(topic.topic, index), ErrorCode.invalid_request, message)
+                    for index in topic.partitions
+                ],
+            )
+            for topic in asked or ()
         ]
         return ElectLeadersResponse(ErrorCode.invalid_request, tuple(refused))
-
-    def outcomes(name: str, indexes: Iterable[int]) -> list[tuple[int, KafkaError]]:
-        election, offline = Election(wanted), broker.offline
-        return [
-            (index, why_not_elected(broker.image, TopicPartition(name, index), election, offline))
-            for index in indexes
-        ]
-
-    if asked is not None:
-        results = [_topic(topic.topic, outcomes(topic.topic, topic.partitions)) for topic in asked]
-    else:
-        results = [
-            _topic(name, filter(_is_needed, outcomes(name, range(len(topic.partitions)))))
-            for name, topic in sorted(broker.image.topics.items())
-        ]
+    controller = broker.controller
+    if asked is None:
+        found: dict[str, list[Elected]] = {name: [] for name in sorted(controller.image.topics)}
+        for outcome in await controller.elect_leaders(Election(wanted), None):
+            found.setdefault(outcome.place.topic, []).append(outcome)
+        return ElectLeadersResponse(ErrorCode.none, tuple(_topic(*item) for item in found.items()))
+    places = [TopicPartition(topic.topic, index) for topic in asked for index in topic.partitions]
+    outcomes = iter(await controller.elect_leaders(Election(wanted), places) if places else ())
+    results = [_topic(topic.topic, [next(outcomes) for _ in topic.partitions]) for topic in asked]
     return ElectLeadersResponse(ErrorCode.none, tuple(results))
 
 
-def _is_needed(outcome: tuple[int, KafkaError]) -> bool:
-    return outcome[1].code is not ErrorCode.election_not_needed
-
-
-def _topic(name: str, outcomes: Iterable[tuple[int, KafkaError]]) -> ReplicaElectionResult:
+def _topic(name: str, outcomes: Sequence[Elected]) -> ReplicaElectionResult:
     return ReplicaElectionResult(
-        name, tuple(PartitionResult(index, error.code, error.message) for index, error in outcomes)
+        name,
+        tuple(PartitionResult(place.partition, error, message) for place, error, message in outcomes),
     )

@@ -17,6 +17,11 @@ API_KEY = 44
 VERSIONS = (0, 1)
 
 
+def is_forwarded(request: Request) -> bool:
+    """Settings are the controller's to decide on, but not a broker's loggers."""
+    return any(asked.resource_type != ResourceType.BROKER_LOGGER for asked in request.resources)
+
+
 async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> AlterConfigsResponse:
     resources = [
         Alterations(
@@ -28,7 +33,7 @@ async def handle(broker: AdminBroker, context: RequestContext, request: Request)
     ]
     validate_only = request.validate_only
     kept = [asked for asked in resources if asked.type != ResourceType.BROKER_LOGGER]
-    outcomes = iter(await broker.controller.alter_configs(kept, validate_only=validate_only))
+    outcomes = iter(await broker.controller.alter_configs(kept, validate_only=validate_only) if kept else ())
     answers = [
         _alter_loggers(broker, asked, validate_only)
         if asked.type == ResourceType.BROKER_LOGGER

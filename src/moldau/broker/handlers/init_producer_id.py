@@ -47,7 +47,7 @@ async def handle(broker: ProducerIdBroker, context: RequestContext, request: Req
 
 async def _plain(broker: ProducerIdBroker) -> Identity:
     try:
-        return Identity(ErrorCode.none, await broker.controller.next_producer_id(), 0)
+        return Identity(ErrorCode.none, await broker.next_producer_id(), 0)
     except KafkaError as refusal:
         return Identity(refusal.code)
 

@@ -1,15 +1,30 @@
-"""ListPartitionReassignments (46): nothing moves where a broker is alone (`controller.reassignments`)."""
+"""ListPartitionReassignments (46): what moves now (KIP-455); `controller.reassignments` knows."""
 
 from __future__ import annotations
 
-from moldau.broker.answers.topics import ListPartitionReassignmentsResponse
-from moldau.broker.interface import ClusterView, Request, RequestContext
+from moldau.broker.answers.common import TopicResult
+from moldau.broker.answers.topics import ListPartitionReassignmentsResponse, OngoingPartitionReassignment
+from moldau.broker.interface import AdminBroker, Request, RequestContext
 
 API_KEY = 46
 VERSIONS = (0, 0)
 
 
+def is_forwarded(_request: Request) -> bool:
+    """The controller knows first."""
+    return True
+
+
 def handle(
-    broker: ClusterView, context: RequestContext, request: Request
+    broker: AdminBroker, context: RequestContext, request: Request
 ) -> ListPartitionReassignmentsResponse:
-    return ListPartitionReassignmentsResponse()
+    wanted = None
+    if request.topics is not None:
+        wanted = {topic.name: tuple(topic.partition_indexes) for topic in request.topics}
+    topics: dict[str, list[OngoingPartitionReassignment]] = {}
+    for place, replicas, adding, removing in broker.controller.list_reassignments(wanted):
+        shown = OngoingPartitionReassignment(place.partition, replicas, adding, removing)
+        topics.setdefault(place.topic, []).append(shown)
+    return ListPartitionReassignmentsResponse(
+        tuple(TopicResult(name, tuple(partitions)) for name, partitions in topics.items())
+    )

@@ -13,10 +13,11 @@ behind an UNKNOWN_TOPIC_OR_PARTITION, so clients are ready for either.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Sequence
 from uuid import UUID
 
-from moldau.base.errors import ErrorCode
+from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
 from moldau.base.internal_topics import INTERNAL_TOPICS
 from moldau.broker.advertised import endpoint_of
@@ -27,6 +28,8 @@ from moldau.broker.topic_view import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, parti
 from moldau.controller.names import invalid_topic_name
 from moldau.controller.topics import NewTopic
 from moldau.metadata.image import Topic
+
+log = logging.getLogger(__name__)
 
 API_KEY = 3
 VERSIONS = (0, 13)
@@ -75,8 +78,13 @@ def _to_create(broker: AdminBroker, request: Request) -> list[str]:
 async def _create_then_answer(
     broker: AdminBroker, context: RequestContext, request: Request, names: list[str]
 ) -> MetadataResponse:
-    outcomes = await broker.controller.create_topics([NewTopic(name) for name in names])
-    return _answer_for(broker, context, request, {outcome.name: outcome.error for outcome in outcomes})
+    try:
+        outcomes = await broker.channel.create_topics([NewTopic(name) for name in names])
+        created = {name: error for name, (error, _) in zip(names, outcomes, strict=True)}
+    except KafkaError as error:  # nobody is the controller now: the client asks again
+        log.info("cannot create %s: %s", ", ".join(names), error)
+        created = dict.fromkeys(names, ErrorCode.leader_not_available)
+    return _answer_for(broker, context, request, created)
 
 
 def _answer_for(

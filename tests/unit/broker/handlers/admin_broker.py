@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from inspect import iscoroutine
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 from moldau.base.ids import TopicPartition
 from moldau.config.broker import BrokerConfig
+from moldau.controller.brokers import Registration
 from moldau.controller.controller import Controller
 from moldau.controller.persistence import PersistentImage
 from moldau.controller.topics import NewTopic
 from moldau.metadata.image import ClusterImage
-from moldau.metadata.records import BrokerInfo, Record
+from moldau.metadata.records import Delta
 from moldau.sim.random import SimRandom
 from moldau.store.memory import MemoryStore
 from moldau.wire.codec import decode_request, decode_response, encode_request, encode_response
@@ -26,9 +27,9 @@ class AdminBroker:
     def __init__(self, **settings: str) -> None:
         self._start = BrokerConfig.parse({name.replace("_", "."): value for name, value in settings.items()})
         store = MemoryStore()
-        state = asyncio.run(PersistentImage.load(store, SimRandom(1)))
-        self.controller = Controller(store, state, SimRandom(2), self, self._on_change)
-        asyncio.run(self.controller.register(BrokerInfo(1, {"PLAINTEXT": None}, rack="rack-1")))
+        state = asyncio.run(PersistentImage.take_over(store, SimRandom(1), 1))
+        self.controller = Controller(state, SimRandom(2), self, self, on_delta=self._on_delta)
+        asyncio.run(self._register())
         self.free_bytes = 1000
         self.offline: set[TopicPartition] = set()
         self.log_manager = SimpleNamespace(
@@ -52,7 +53,15 @@ class AdminBroker:
     async def in_thread(self, work: Any, *args: Any) -> Any:
         return work(*args)
 
-    def _on_change(self, records: Sequence[Record]) -> None:
+    async def _register(self) -> None:
+        registration = Registration(1, UUID(int=1), {"PLAINTEXT": None}, rack="rack-1")
+        epoch = await self.controller.register_broker(registration)
+        await self.controller.heartbeat(1, epoch, self.image.position)
+
+    def spawn(self, work: Any, *, name: str) -> Any:
+        return asyncio.ensure_future(work)
+
+    def _on_delta(self, delta: Delta) -> None:
         for name, topic in self.image.topics.items():
             for index in range(len(topic.partitions)):
                 place = TopicPartition(name, index)

@@ -1,0 +1,26 @@
+"""AllocateProducerIds (67): a block of producer ids for a broker, never given twice (KIP-730)."""
+
+from __future__ import annotations
+
+from moldau.base.errors import ErrorCode, KafkaError
+from moldau.broker.answers.cluster import AllocateProducerIdsResponse
+from moldau.broker.interface import ControllerBroker, Request, RequestContext
+from moldau.controller.brokers import check_epoch
+
+API_KEY = 67
+VERSIONS = (0, 0)
+IS_INTERNAL = True
+
+
+async def handle(
+    broker: ControllerBroker, context: RequestContext, request: Request
+) -> AllocateProducerIdsResponse:
+    controller = broker.active_controller
+    if controller is None:
+        return AllocateProducerIdsResponse(ErrorCode.not_controller)
+    try:
+        check_epoch(controller.image, request.broker_id, request.broker_epoch)
+        first, length = await controller.allocate_producer_ids()
+    except KafkaError as error:
+        return AllocateProducerIdsResponse(error.code)
+    return AllocateProducerIdsResponse(ErrorCode.none, first, length)

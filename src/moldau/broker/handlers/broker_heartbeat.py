@@ -1,0 +1,33 @@
+"""BrokerHeartbeat (63): a broker asks to serve, to be fenced, or to shut down in good order (KIP-631).
+
+That it lives is said by its session in the store; how far it has come, by its polls for the cluster's changes.
+"""
+
+from __future__ import annotations
+
+from moldau.base.errors import ErrorCode, KafkaError
+from moldau.broker.answers.cluster import BrokerHeartbeatResponse
+from moldau.broker.interface import ControllerBroker, Request, RequestContext
+
+API_KEY = 63
+VERSIONS = (0, 1)
+IS_INTERNAL = True
+
+
+async def handle(
+    broker: ControllerBroker, context: RequestContext, request: Request
+) -> BrokerHeartbeatResponse:
+    controller = broker.active_controller
+    if controller is None:
+        return BrokerHeartbeatResponse(ErrorCode.not_controller)
+    try:
+        beat = await controller.heartbeat(
+            request.broker_id,
+            request.broker_epoch,
+            controller.position_of(request.broker_id),
+            wants_fence=request.want_fence,
+            wants_shut_down=request.want_shut_down,
+        )
+    except KafkaError as error:
+        return BrokerHeartbeatResponse(error.code)
+    return BrokerHeartbeatResponse(ErrorCode.none, *beat)

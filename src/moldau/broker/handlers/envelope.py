@@ -1,0 +1,36 @@
+"""Envelope (58): a client's request that another broker has forwarded to the controller (KIP-590)."""
+
+from __future__ import annotations
+
+from moldau.base.errors import ErrorCode, KafkaError
+from moldau.broker.answers.cluster import EnvelopeResponse
+from moldau.broker.interface import Request, RequestContext, ServingBroker
+from moldau.wire.codec import decode_request, encode_response
+from moldau.wire.frames import WireError, client_id_of, parse_request_header, response_header
+
+API_KEY = 58
+VERSIONS = (0, 0)
+IS_INTERNAL = True
+
+
+async def handle(broker: ServingBroker, context: RequestContext, request: Request) -> EnvelopeResponse:
+    if broker.active_controller is None:
+        return EnvelopeResponse(None, ErrorCode.not_controller)
+    frame = memoryview(request.request_data)
+    try:
+        api_key, version, correlation_id, client_id_stop, position = parse_request_header(frame)
+        route = broker.routes.get(api_key)
+        if route is None or route.is_forwarded is None:
+            return EnvelopeResponse(None, ErrorCode.invalid_request)
+        if not route.min_version <= version <= route.max_version:
+            return EnvelopeResponse(None, ErrorCode.unsupported_version)
+        inner = decode_request(api_key, version, frame, position)
+    except WireError:
+        return EnvelopeResponse(None, ErrorCode.invalid_request)
+    client_id = client_id_of(frame, client_id_stop)
+    try:
+        response = await broker.answer(route, context.within(version, client_id), inner)
+    except KafkaError as error:  # it is not the controller any more
+        return EnvelopeResponse(None, error.code)
+    body = encode_response(api_key, version, response)
+    return EnvelopeResponse(response_header(api_key, version, correlation_id) + body)

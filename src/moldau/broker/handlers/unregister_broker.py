@@ -1,0 +1,23 @@
+"""UnregisterBroker (64): a broker is gone for good, and its place is free (KIP-631)."""
+
+from __future__ import annotations
+
+from moldau.base.errors import KafkaError
+from moldau.broker.answers.cluster import UnregisterBrokerResponse
+from moldau.broker.interface import AdminBroker, Request, RequestContext
+
+API_KEY = 64
+VERSIONS = (0, 0)
+
+
+def is_forwarded(_request: Request) -> bool:
+    """It is the controller's to decide."""
+    return True
+
+
+async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> UnregisterBrokerResponse:
+    try:
+        await broker.controller.unregister_broker(request.broker_id)
+    except KafkaError as error:
+        return UnregisterBrokerResponse(error.code, error.message)
+    return UnregisterBrokerResponse()

@@ -1,0 +1,203 @@
+"""A broker's membership in its cluster: its session in the store, its place in the controller's election, the
+controller.
+
+A session says that the broker lives: the controller fences whoever has none. Where it ends (the store was out of reach
+for too long, the process was stopped) the broker begins another, as a new life of the same broker: with a new
+incarnation, by which the controller tells it from the one that it has fenced. Until the store can be reached again the
+broker goes on with what it knows. R6, R7.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+from uuid import UUID
+
+from moldau.runtime.ports import Runtime
+from moldau.store.port import Candidacy, Conflict, Create, Entry, SessionEnded, Store, Unknown, Watch
+
+log = logging.getLogger(__name__)
+
+CANDIDATES = "/controller/candidates"
+LIVE = "/brokers/live"
+RETRY_PAUSE_S = 0.2
+ID_PATIENCE_S = 30.0
+"""How long a broker waits for the session of its own last life, or of a double, to end."""
+
+
+class Location(NamedTuple):
+    """Where the controller is."""
+
+    broker_id: int
+    incarnation: UUID
+    host: str
+    port: int
+
+
+class IdInUse(Exception):
+    """Another process is the broker with this id."""
+
+
+class Membership:
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        node_id: int,
+        *,
+        on_elected: Callable[[], object],
+        on_session_end: Callable[[], object],
+        on_joined_again: Callable[[], object],
+        on_controller: Callable[[], object],
+    ) -> None:
+        """`on_elected`: this broker is to be the controller. `on_session_end`: it is not, for certain, and others
+        take it for dead. `on_joined_again`: it has a session again, and is to register. `on_controller`: look at
+        `controller`."""
+        self._store = store
+        self._tasks = runtime.tasks
+        self._random = runtime.random.fork("membership")
+        self._node_id = node_id
+        self._on_elected = on_elected
+        self._on_session_end = on_session_end
+        self._on_joined_again = on_joined_again
+        self._on_controller = on_controller
+        self._address: tuple[str, int] = ("", 0)
+        self._candidacy: Candidacy | None = None
+        self._watch: Watch | None = None
+        self._is_looking = False
+        self._is_closed = False
+        self.incarnation: UUID = UUID(int=0)
+        self.controller: Location | None = None
+
+    async def join(self, address: tuple[str, int]) -> None:
+        """Begin the first session. IdInUse; OSError where the store cannot be used."""
+        self._address = address
+        await self._join()
+        self._watch = self._store.watch(CANDIDATES, self._look_later)
+        await self._look()
+
+    async def leave(self) -> None:
+        """End cleanly: others see it at once."""
+        self._is_closed = True
+        if self._watch is not None:
+            self._watch.cancel()
+        try:
+            await self._store.end_session()
+        except (OSError, Unknown) as error:
+            log.warning("the session could not be ended, and ends by its time-out: %s", error)
+
+    def abandon(self) -> None:
+        """As a killed process: nothing more is done."""
+        self._is_closed = True
+        if self._watch is not None:
+            self._watch.cancel()
+
+    async def stand_again(self) -> None:
+        """The office was lost, but not the session: go to the end of the line."""
+        candidacy, self._candidacy = self._candidacy, None
+        try:
+            if candidacy is not None:
+                await candidacy.withdraw()
+            await self._stand()
+        except (OSError, Unknown, SessionEnded) as error:
+            log.warning("cannot stand for controller: %s", error)
+            await self._store.end_session()
+            self._session_ended()
+
+    # Sessions
+
+    async def _join(self) -> None:
+        self.incarnation = self._random.uuid()
+        await self._store.begin_session(self._session_ended)
+        await self._create_live()
+        await self._stand()
+
+    async def _create_live(self) -> None:
+        path = f"{LIVE}/{self._node_id}"
+        for _ in range(int(ID_PATIENCE_S / RETRY_PAUSE_S)):
+            try:
+                await self._store.multi([Create(path, self.incarnation.hex.encode(), ephemeral=True)])
+                return
+            except Conflict:  # of this broker's last life, nearly always
+                pass
+            except Unknown:
+                entry = await self._store.get(path)
+                if entry is not None and entry.value == self.incarnation.hex.encode():
+                    return
+            await self._tasks.sleep(RETRY_PAUSE_S)
+        raise IdInUse(f"another process is broker {self._node_id} of this cluster")
+
+    async def _stand(self) -> None:
+        host, port = self._address
+        value = {"broker": self._node_id, "incarnation": self.incarnation.hex, "host": host, "port": port}
+        self._candidacy = await self._store.stand(CANDIDATES, json.dumps(value).encode(), self._elected)
+
+    def _elected(self) -> None:
+        if not self._is_closed:
+            self._on_elected()
+
+    def _session_ended(self) -> None:
+        if self._is_closed:
+            return
+        log.warning("broker %d has lost its session, and joins the cluster again", self._node_id)
+        self._candidacy = None
+        self._on_session_end()
+        self._tasks.spawn(self._join_again(), name="join again")
+
+    async def _join_again(self) -> None:
+        while not self._is_closed:
+            try:
+                await self._join()
+            except (OSError, Unknown, SessionEnded, Conflict, IdInUse) as error:
+                log.info("cannot join the cluster yet: %s", error)
+                await self._tasks.sleep(RETRY_PAUSE_S)
+                try:
+                    await self._store.end_session()
+                except (OSError, Unknown):
+                    pass
+                continue
+            log.info("broker %d is in the cluster again", self._node_id)
+            self._on_joined_again()
+            return
+
+    # Who is the controller
+
+    def _look_later(self) -> None:
+        if not self._is_looking and not self._is_closed:
+            self._is_looking = True
+            self._tasks.spawn(self._look_until_known(), name="find the controller")
+
+    async def _look_until_known(self) -> None:
+        self._is_looking = True
+        while not self._is_closed:
+            try:
+                self._is_looking = False
+                await self._look()
+                return
+            except (OSError, Unknown):
+                self._is_looking = True
+                await self._tasks.sleep(RETRY_PAUSE_S)
+
+    async def _look(self) -> None:
+        entry = await self._store.first(CANDIDATES)
+        location = None if entry is None else _location(entry)
+        if location != self.controller and not self._is_closed:
+            self.controller = location
+            self._on_controller()
+
+
+def _location(entry: Entry) -> Location | None:
+    try:
+        value = json.loads(entry.value)
+        return Location(value["broker"], UUID(value["incarnation"]), value["host"], value["port"])
+    except (ValueError, KeyError, TypeError):
+        log.error("a candidate for controller says nothing that can be read: %r", entry.value[:200])
+        return None
+
+
+async def live_brokers(store: Store) -> dict[int, UUID]:
+    """Who has a session now, by broker id, with its incarnation."""
+    entries = await store.children(LIVE)
+    return {int(entry.name): UUID(hex=entry.value.decode()) for entry in entries}

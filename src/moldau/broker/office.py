@@ -1,0 +1,140 @@
+"""The controller's office on this broker: taken when it is elected, left when another is, or its session ends.
+
+Taking it claims the store with the next epoch; from then on an earlier controller changes nothing. The office watches
+who lives (`/brokers/live`), fences whoever does not, and looks now and then for leaders that are not where they should
+be. R6, R8.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from moldau.base.errors import KafkaError
+from moldau.broker.membership import LIVE, live_brokers
+from moldau.controller.controller import Controller, HasConfig
+from moldau.controller.persistence import Fenced, PersistentImage
+from moldau.metadata.image import ClusterImage
+from moldau.runtime.ports import Runtime
+from moldau.store.port import SessionEnded, Store, Unknown, Watch
+
+log = logging.getLogger(__name__)
+
+RETRY_PAUSE_S = 0.1
+LEADERLESS_INTERVAL_S = 5.0
+
+
+class Office:
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        node_id: int,
+        broker: HasConfig,
+        image: Callable[[], ClusterImage | None],
+        on_lost: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`image` is the broker's own: the controller begins with it where it is current. `on_lost`: another controller
+        was faster, though this one was elected: stand again."""
+        self._store = store
+        self._runtime = runtime
+        self._tasks = runtime.tasks
+        self._node_id = node_id
+        self._broker = broker
+        self._image = image
+        self._on_lost = on_lost
+        self._watch: Watch | None = None
+        self._term = 0
+        self._is_checking = self._must_check = False
+        self.controller: Controller | None = None
+        """While this broker is the controller, as far as it knows."""
+        self.elections = 0
+
+    def take(self) -> None:
+        """This broker was elected."""
+        self._term += 1
+        self._tasks.spawn(self._take(self._term), name="become the controller")
+
+    def leave(self, reason: str) -> None:
+        """It is not the controller any more, for certain."""
+        self._term += 1
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        controller, self.controller = self.controller, None
+        if controller is not None:
+            controller.resign(reason)
+
+    async def _take(self, term: int) -> None:
+        random = self._runtime.random.fork("controller")
+        while term == self._term:
+            try:
+                state = await PersistentImage.take_over(
+                    self._store, random, self._node_id, warm=self._image(), pause=self._tasks.sleep
+                )
+                break
+            except Fenced as error:
+                log.info("another broker has become the controller: %s", error)
+                await self._on_lost()
+                return
+            except (OSError, Unknown, SessionEnded) as error:
+                log.warning("cannot become the controller yet: %s", error)
+                await self._tasks.sleep(RETRY_PAUSE_S)
+        if term != self._term:
+            return
+        self.controller = Controller(
+            state, random, self._broker, self._tasks, on_fenced=lambda _reason: self._fenced(term)
+        )
+        self.elections += 1
+        log.info(
+            "broker %d is the controller, in epoch %d", self._node_id, self.controller.image.controller_epoch
+        )
+        self._watch = self._store.watch(LIVE, self._check_later)
+        self._check_later()
+        self._tasks.spawn(self._look_after(term), name="leaders")
+
+    def _fenced(self, term: int) -> None:
+        if term == self._term:
+            self.leave("another controller has taken over")
+            self._tasks.spawn(self._lost(), name="stand again")
+
+    async def _lost(self) -> None:
+        await self._on_lost()
+
+    # Who lives
+
+    def _check_later(self) -> None:
+        self._must_check = True
+        if not self._is_checking:
+            self._is_checking = True
+            self._tasks.spawn(self._check(), name="who lives")
+
+    async def _check(self) -> None:
+        try:
+            while self._must_check and (controller := self.controller) is not None:
+                self._must_check = False
+                try:
+                    await controller.brokers_live(await live_brokers(self._store))
+                except (OSError, Unknown, KafkaError) as error:
+                    log.info("who lives is not known yet: %s", error)
+                    self._must_check = True
+                    await self._tasks.sleep(RETRY_PAUSE_S)
+        finally:
+            self._is_checking = False
+
+    async def _look_after(self, term: int) -> None:
+        """Leaders for partitions that can have one by now; preferred ones, every so often."""
+        since_rebalance_s = 0.0
+        while term == self._term:
+            await self._tasks.sleep(LEADERLESS_INTERVAL_S)
+            since_rebalance_s += LEADERLESS_INTERVAL_S
+            controller = self.controller
+            if term != self._term or controller is None:
+                return
+            try:
+                await controller.elect_leaderless()
+                if since_rebalance_s >= self._broker.config["leader.imbalance.check.interval.seconds"]:
+                    since_rebalance_s = 0.0
+                    await controller.rebalance()
+            except KafkaError as error:
+                log.info("leaders could not be looked after: %s", error)

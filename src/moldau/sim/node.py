@@ -1,6 +1,6 @@
 """A broker under test on its simulated host: starting it, and every way in which it can end.
 
-Of the only broker the model learns where each log ended at the moment before it listens: nobody has appended to it in
+Of the only broker the model learns where each log ended when it was opened: nobody has appended to it in
 this life. A start that fails (a disk error while it recovers) leaves the host up with no broker on it, as a supervisor
 finds it.
 """
@@ -8,18 +8,19 @@ finds it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 
+from moldau.broker.membership import IdInUse
 from moldau.broker.node import Broker
+from moldau.broker.registration import Refused
 from moldau.config.broker import BrokerConfig
 from moldau.log.folder import AllFoldersFailed, DataFolderError
-from moldau.runtime.ports import Listener, Net, Runtime, Stream
+from moldau.runtime.ports import Runtime
 from moldau.sim.client import PORT
 from moldau.sim.disk import SimDisk
 from moldau.sim.model import Model
 from moldau.sim.world import SimHost, World
 from moldau.store.memory import MemoryStore, Tree
-from moldau.store.port import Store
+from moldau.store.port import SessionEnded, Store, Unknown
 
 POLL_S = 0.005
 STOP_PATIENCE_S = 30.0
@@ -36,19 +37,8 @@ SETTINGS = {
 }
 
 
-class Doorbell:
-    """The Net port, which rings before the broker listens."""
-
-    def __init__(self, net: Net, ring: Callable[[], None]) -> None:
-        self._net = net
-        self._ring = ring
-        self.connect = net.connect
-
-    def listen(self, host: str, port: int, accept: Callable[[Stream], None]) -> Listener:
-        self._ring()
-        return self._net.listen(host, port, accept)
-
-
+START_FAILURES = (OSError, DataFolderError, IdInUse, Refused, SessionEnded, Unknown)
+"""Whoever looks after the process starts it again."""
 OpenStore = Callable[[Runtime], Awaitable[Store]]
 
 
@@ -81,6 +71,7 @@ class BrokerNode:
         self._tree = Tree()
         self._open_store = open_store
         self._power_lost = False
+        self._boots = 1
         self._disks: list[SimDisk] = []
         host.on_power_lost = self.on_power_lost
 
@@ -98,20 +89,22 @@ class BrokerNode:
     async def _serve(self, runtime: Runtime) -> None:
         self.broker = None
         if self._open_store is None:
-            runtime = replace(runtime, net=Doorbell(runtime.net, self._on_listen))
             store: Store = MemoryStore(self._tree, runtime.tasks)
         else:
             store = await self._open_store(runtime)
-        broker = Broker(self._config, runtime, store)
+        boot_id = f"{self.name}, boot {self._boots}"
+        broker = Broker(self._config, runtime, store, boot_id=boot_id, host_name=self.name)
+        if self._open_store is None:
+            broker.on_opened = self._on_opened
         self.broker = broker
         try:
             await broker.start()
-        except (OSError, DataFolderError) as reason:
+        except START_FAILURES as reason:
             self._world.trace.record(self.name, "start failed", type(reason).__name__)
             self.has_failed = True
             self._count("failed starts")
 
-    def _on_listen(self) -> None:
+    def _on_opened(self) -> None:
         assert self.broker is not None
         ends = {
             place: None if partition.is_offline else partition.log.next_offset
@@ -141,6 +134,7 @@ class BrokerNode:
 
     def on_power_lost(self) -> None:
         self._power_lost = self.is_tainted = True
+        self._boots += 1
         self.is_doubtful = False
         self.host.drive.forgive()
         self._count("power cuts")

@@ -188,25 +188,22 @@ class PeerConnection:
         answer.release()
         if isinstance(buffer, bytearray) and len(buffer) > PEER_RECEIVE_BYTES:
             try:
-                buffer.append(
-                    buffer.pop()
-                )  # not while there is a view of it: who says he is done may be wrong
-            except BufferError:
+                buffer.append(buffer.pop())
+            except BufferError:  # there is a view of it after all
                 return
             if not self.is_closed and len(buffer) <= PEER_FRAME_BYTES_AT_ONCE:
                 self._spare = buffer
 
     def send_only(self, api_key: int, version: int, message: object) -> None:
         """Send a request that gets no answer (acks=0). Busy where there is no room."""
+        body = encode_request(api_key, version, message)
+        self.send_bytes(request_frame(api_key, version, self._take_id(), self._client_id, body))
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send bytes that need not be a request, for those who try how a broker takes them. Busy as above."""
         if not self.is_closed:
             if not self.has_room:
                 raise Busy("the peer does not take its requests")
-            body = encode_request(api_key, version, message)
-            self._put(request_frame(api_key, version, self._take_id(), self._client_id, body))
-
-    def send_bytes(self, data: bytes) -> None:
-        """Send bytes that are no request: for those who try how a broker takes them."""
-        if not self.is_closed:
             self._put(data)
 
     def close(self, reason: str = "the connection was closed") -> None:
@@ -254,9 +251,8 @@ class PeerConnection:
         try:
             await turn
         except BaseException:
-            if (
-                turn.done() and not turn.cancelled() and turn.exception() is None
-            ):  # cancelled after it was called
+            was_called = turn.done() and not turn.cancelled() and turn.exception() is None
+            if was_called:  # and cancelled before it could send
                 self._called -= 1
                 self._call_waiting()
             elif turn in self._callers:
@@ -335,17 +331,22 @@ class PeerConnection:
         self._call_waiting()
 
     def _on_readable(self) -> None:
-        """Receive until nothing is there: libuv tells only once of a reset that comes together with data."""
+        """Receive until nothing is expected, or nothing is there: libuv tells only once of a reset that comes together
+        with data. One that is missed while nobody waits is found by the next request."""
         try:
             for _ in range(RECEIVES_PER_TURN_MAX):
                 was_large = self._frame_bytes > 0
                 if not (self._receive_into_frame() if was_large else self._receive_frames()):
                     self._end(Disconnected, "the peer closed the connection")
-                if self.is_closed:
-                    return
-                if was_large and not self._frame_bytes:
-                    break  # its buffer may be given back before the next one is needed
-            self._tasks.call_soon(self._read_on)
+                if not self._awaited and self._frame is None:  # or it is closed
+                    break
+                if (
+                    was_large and not self._frame_bytes
+                ):  # its buffer may be given back before the next is needed
+                    self._tasks.call_soon(self._read_on)
+                    break
+            else:
+                self._tasks.call_soon(self._read_on)
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as error:

@@ -113,6 +113,11 @@ class Peer:
         left_s = timeout_s - (self._runtime.clock.monotonic() - begun_s)
         return await connection.ask_raw(api_key, version, body, left_s)
 
+    def give_back(self, answer: memoryview) -> None:
+        """The caller of `ask_raw` is done with an answer (see `PeerConnection.give_back`)."""
+        if self._connection is not None:
+            self._connection.give_back(answer)
+
     async def connection(
         self, timeout_s: float = REQUEST_TIMEOUT_S, *, waits: bool = False
     ) -> PeerConnection:

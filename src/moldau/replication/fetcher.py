@@ -384,7 +384,10 @@ class Fetcher:
                 bounds = await leader_bounds(self._peer, followed.partition, self._node_id)
                 step = after_bounds(*bounds, held.next_offset)
             if step.next is Next.TRUNCATE:
-                log.info("%s is cut off from %d to %d", held.topic_partition, held.next_offset, step.offset)
+                if step.offset < held.next_offset:
+                    log.info(
+                        "%s is cut off from %d to %d", held.topic_partition, held.next_offset, step.offset
+                    )
                 await held.truncate_to(step.offset, self._checkpoint)
             elif step.next is Next.START_OVER:
                 log.info("%s begins anew at %d", held.topic_partition, step.offset)

@@ -31,6 +31,9 @@ API_KEY = 1
 VERSIONS = (4, 18)
 
 READ_COMMITTED = 1
+HIGH_WATERMARK_DELAY_S = 0.025
+"""How long a follower that has everything waits to hear that it is committed. Kafka's tell it at once, which costs a
+further fetch for each batch; nobody waits for it but readers of a follower, and a new leader's first readers."""
 UNKNOWN_OFFSET = -1
 NO_REPLICA = -1
 TELLS_THE_LEADER = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)  # KIP-951
@@ -82,6 +85,7 @@ class Fetch:
         "_total_bytes",
         "_unreadable",
         "_version",
+        "_wanted",
     )
 
     def __init__(
@@ -97,7 +101,8 @@ class Fetch:
         self._replica = _replica_of(request)
         self._is_noted = False  # whether the leaders know what this fetch tells of its follower
         self._reads: list[tuple[WantedPartition, Fetched]] = []
-        self._partitions: list[Partition] = []
+        self._partitions: list[Partition] = []  # that could be read
+        self._wanted: list[WantedPartition] = []  # of each of them
         self._total_bytes = 0
         self._has_error = self._has_diverged = False
         self._cold: tuple[Partition, int, int] | None = None
@@ -109,6 +114,7 @@ class Fetch:
         """Read every partition anew. BlockingIOError where a page is not cached (unless that partition is skipped)."""
         self._reads = reads = []
         self._partitions = partitions = []
+        self._wanted = []
         self._total_bytes = 0
         self._has_error = self._has_diverged = False
         inline_left = INLINE_FETCH_BYTES_MAX
@@ -141,6 +147,7 @@ class Fetch:
             if type(records) is memoryview:
                 inline_left -= len(records)
             partitions.append(partition)
+            self._wanted.append(wanted)
             reads.append((wanted, answer))
         self._is_noted = True
 
@@ -233,6 +240,8 @@ class Fetch:
             missing_bytes = 1  # a marker of a few bytes may make all that lies before it readable
         is_reader = self._replica is None
         places = [p.watchers if is_reader else p.end_watchers for p in self._partitions]
+        if not is_reader and self._has_untold_high_watermark():
+            deadline_s = min(deadline_s, broker.clock.monotonic() + HIGH_WATERMARK_DELAY_S)
         poll = LongPoll(partial(self._complete, slot), deadline_s, missing_bytes, places)
         slot.on_cancel = partial(broker.long_polls.cancel, poll)
         if not is_reader:
@@ -241,7 +250,7 @@ class Fetch:
 
     def _complete(self, slot: Slot, poll: LongPoll) -> None:
         try:
-            if poll.has_news:
+            if poll.has_news or (self._replica is not None and self._has_untold_high_watermark()):
                 self.read()
         except BlockingIOError:
             self._broker.tasks.spawn(self.answer_cold(slot), name="cold fetch")
@@ -250,6 +259,13 @@ class Fetch:
             self._park(slot, poll.deadline_s)
         else:
             slot.fill(self.answer())
+
+    def _has_untold_high_watermark(self) -> bool:
+        """Whether a follower does not know yet how far its log is committed."""
+        return any(
+            partition.high_watermark > wanted.sent_high_watermark
+            for partition, wanted in zip(self._partitions, self._wanted, strict=True)
+        )
 
     def _must_wait_on(self, poll: LongPoll) -> bool:
         """Whether all that has come belongs to transactions that are still open."""

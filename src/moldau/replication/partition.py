@@ -248,7 +248,8 @@ class Partition:
 
     def _grown(self, next_offset: int, added_bytes: int, flush_due: bool) -> None:
         leader = self.leader
-        assert leader is not None
+        if leader is None:  # the disk failed in this very append: who waits for it is told
+            return
         replication = self._replication
         if flush_due:
             self._flush()

@@ -19,6 +19,7 @@ from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.sim.client import Client
 from moldau.sim.model import Model
+from moldau.sim.routes import group_coordinator
 from moldau.sim.stage import Stage
 
 OFFSET_COMMIT, OFFSET_FETCH = 8, 9
@@ -129,8 +130,10 @@ async def read_offsets(
         ),
     )
     request = SimpleNamespace(groups=(group,), require_stable=False)
-    (found,) = (await client.ask(OFFSET_FETCH, OFFSET_FETCH_VERSION, request)).groups
+    coordinator = group_coordinator(group_id)
+    (found,) = (await client.ask(OFFSET_FETCH, OFFSET_FETCH_VERSION, request, coordinator)).groups
     if found.error_code is not ErrorCode.none:
+        client.mistrust(coordinator)
         return False
     for topic in found.topics:
         for row in topic.partitions:

@@ -104,7 +104,10 @@ class Pipe:
         return self.link.buffer_bytes - self._waiting_bytes - self._owed - len(self.unread)
 
     def push(self, packet: Packet, data: bytes = b"") -> None:
-        due = max(self._fabric.loop.time() + self._fabric.random.between(*self.link.delay_s), self._last_due)
+        delay_s = self._fabric.random.between(*self.link.delay_s) + self._fabric.detour_s(
+            self.source, self.target
+        )
+        due = max(self._fabric.loop.time() + delay_s, self._last_due)
         self._last_due = due
         self._in_flight.append((due, packet, data))
         self._waiting_bytes += len(data)
@@ -192,6 +195,7 @@ class Fabric:
         self._link = link
         self._links: dict[tuple[str, str], Link] = {}
         self._cuts: set[tuple[str, str]] = set()
+        self._detours_s: dict[tuple[str, str], float] = {}
         self._dark: set[str] = set()
         self._pipes: dict[Pipe, None] = {}
         self._waiting: dict[Callable[[], None], None] = {}
@@ -211,13 +215,24 @@ class Fabric:
         self.trace.record(source, "cut", target, one_way)
 
     def heal(self, one: str | None = None, other: str | None = None) -> None:
-        """Mend the path between two hosts, or every path."""
+        """Mend the path between two hosts, or every path, and let it be as fast as before."""
         if one is None or other is None:
             self._cuts.clear()
+            self._detours_s.clear()
         else:
-            self._cuts -= {(one, other), (other, one)}
+            for path in ((one, other), (other, one)):
+                self._cuts.discard(path)
+                self._detours_s.pop(path, None)
         self.trace.record(one or "*", "heal", other or "*")
         self._resume()
+
+    def delay(self, source: str, target: str, detour_s: float) -> None:
+        """Let everything from `source` to `target` take this much longer from now on."""
+        self._detours_s[source, target] = detour_s
+        self.trace.record(source, "delay", target, detour_s)
+
+    def detour_s(self, source: str, target: str) -> float:
+        return self._detours_s.get((source, target), 0.0)
 
     def reset(self, one: str, other: str) -> None:
         """Break every connection between two hosts, as a firewall does that has forgotten them."""
@@ -244,7 +259,7 @@ class Fabric:
         return self.reaches(one, other) and self.reaches(other, one)
 
     def delay_s(self, one: str, other: str) -> float:
-        return self.random.between(*self.link(one, other).delay_s)
+        return self.random.between(*self.link(one, other).delay_s) + self.detour_s(one, other)
 
     def pipes(self, source: str, target: str) -> tuple[Pipe, Pipe]:
         """A new connection's two directions, there and back."""

@@ -17,6 +17,7 @@ from moldau.records.batch import HEADER_BYTES, BatchHeader, crc_of, read_header
 from moldau.records.record import BadRecord, Record, read_records
 from moldau.sim.client import FETCH, LIST_OFFSETS, Client, Disconnected, Wire
 from moldau.sim.model import Ledger
+from moldau.sim.routes import NO_EPOCH
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 FULL_FETCH_EPOCH = -1
@@ -66,10 +67,12 @@ def _records_of(batch: bytes) -> list[Record]:
     return records
 
 
-def wanted_partition(index: int, offset: int, max_bytes: int) -> SimpleNamespace:
+def wanted_partition(
+    index: int, offset: int, max_bytes: int, leader_epoch: int = NO_EPOCH
+) -> SimpleNamespace:
     return SimpleNamespace(
         partition=index,
-        current_leader_epoch=-1,
+        current_leader_epoch=leader_epoch,
         fetch_offset=offset,
         last_fetched_epoch=-1,
         log_start_offset=-1,
@@ -97,7 +100,9 @@ async def list_offset(
     isolation_level: int = READ_UNCOMMITTED,
 ) -> Any:
     wanted = SimpleNamespace(
-        partition_index=partition.partition, current_leader_epoch=-1, timestamp=timestamp
+        partition_index=partition.partition,
+        current_leader_epoch=client.leader_epoch(partition),
+        timestamp=timestamp,
     )
     topic = client.topic(partition.topic, partitions=(wanted,))
     message = SimpleNamespace(replica_id=-1, isolation_level=isolation_level, topics=(topic,), timeout=1000)
@@ -111,8 +116,8 @@ async def read_all(client: Client, partition: TopicPartition) -> list[Batch]:
     log: list[Batch] = []
     next_offset, in_vain = 0, 0
     while in_vain < FETCHES_IN_VAIN_MAX:
-        wire = await client.wire()
-        before = ledger.visible
+        wire = await client.wire(partition)
+        before, _ = client.model.relied_on(ledger)
         try:
             answer = await fetch_one(client, wire, partition, next_offset, READ_UNCOMMITTED)
         except Disconnected:
@@ -131,6 +136,8 @@ async def read_all(client: Client, partition: TopicPartition) -> list[Batch]:
                 return log
             if found:
                 continue
+        else:
+            client.mistrust(partition)
         await client.pause()
     ledger.fail("the log to be readable to its end", f"nothing from offset {next_offset} on")
     return log
@@ -159,12 +166,9 @@ async def fetch_one(
 ) -> Any:
     """Fetch one partition from an offset on, with a limit of some size."""
     max_bytes = WHOLE_LOG_BYTES[client.random.randrange(len(WHOLE_LOG_BYTES))]
+    wanted = wanted_partition(partition.partition, offset, max_bytes, client.leader_epoch(partition))
     message = fetch_request(
-        (
-            client.topic(
-                partition.topic, partitions=(wanted_partition(partition.partition, offset, max_bytes),)
-            ),
-        ),
+        (client.topic(partition.topic, partitions=(wanted,)),),
         isolation_level,
         max_wait=max_wait,
         min_bytes=1,

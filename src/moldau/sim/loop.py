@@ -7,7 +7,8 @@ step. A program in which nothing can happen any more is an error (`Deadlock`), a
 (`StepsExceeded`).
 
 A callback belongs to the `Life` that is in its context: one run of one host, from start to crash. When a life
-ends, whatever belongs to it never runs again, as after a power cut.
+ends, whatever belongs to it never runs again, as after a power cut. While a life is paused (SIGSTOP), what is due of it
+is kept; when it goes on, all of that runs, in the order in which it became due.
 """
 
 from __future__ import annotations
@@ -47,12 +48,15 @@ class HostCrashed(BaseException):
 class Life:
     """One run of one host. `context` marks what belongs to it."""
 
-    __slots__ = ("alive", "context", "host", "in_thread", "number")
+    __slots__ = ("alive", "context", "host", "in_thread", "is_paused", "kept", "number")
 
     def __init__(self, host: str, number: int) -> None:
         self.host = host
         self.number = number
         self.alive = True
+        self.is_paused = False
+        self.kept: list[asyncio.Handle] = []
+        """What became due during a pause."""
         self.in_thread = False
         self.context = contextvars.copy_context()
         self.context.run(CURRENT.set, self)
@@ -175,8 +179,12 @@ class SimLoop(asyncio.AbstractEventLoop):
         if handle._cancelled:
             return
         life = handle._context.get(CURRENT)  # type: ignore[attr-defined]
-        if life is not None and not life.alive:
-            return
+        if life is not None:
+            if not life.alive:
+                return
+            if life.is_paused:
+                life.kept.append(handle)
+                return
         self.steps += 1
         if self.steps > self._steps_max:
             raise StepsExceeded(f"{self._steps_max} callbacks were not enough\n{self._pending()}")
@@ -201,13 +209,23 @@ class SimLoop(asyncio.AbstractEventLoop):
         lines = [f"  {life.host if life else 'world'}: {task}" for task, life in self._tasks.items()]
         return "\n".join(lines[:50])
 
-    # The end of a life
+    # Pauses, and the end of a life
+
+    def pause(self, life: Life) -> None:
+        """Nothing that belongs to `life` runs before it goes on."""
+        life.is_paused = True
+
+    def go_on(self, life: Life) -> None:
+        life.is_paused = False
+        self._ready.extend(life.kept)
+        life.kept.clear()
 
     def end(self, life: Life) -> None:
         """Nothing that belongs to `life` runs again. Its coroutines are closed here and now, in the order in
         which they were started, rather than whenever the collector finds them: they hold dead ports, so their
         `finally` blocks reach nothing."""
         life.alive = False
+        life.kept.clear()
         self._bury([task for task, owner in self._tasks.items() if owner is life], life.context)
 
     def _bury(self, tasks: list[asyncio.Task[Any]], context: contextvars.Context) -> None:

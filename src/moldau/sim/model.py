@@ -75,6 +75,9 @@ class Visible(NamedTuple):
     next_offset: int
 
 
+NOTHING = Visible(0, 0)
+
+
 class LookUp(NamedTuple):
     """An answer to "which record is the first with this timestamp or a later one" (None: with the largest one)."""
 
@@ -136,6 +139,9 @@ class Ledger:
         standing = self.standing(Visible(life, next_offset))
         if standing > self.visible.next_offset:
             self.visible = Visible(life, standing)
+
+    def on_look_up(self, look_up: LookUp) -> None:
+        self.look_ups.append(look_up)
 
     def check_visible(self, before: Visible, high_watermark: int) -> None:
         """An answer's high watermark, against what was visible when it was asked for."""
@@ -252,10 +258,24 @@ class Model:
     def __init__(self, clock: Callable[[], float]) -> None:
         self.ledgers: dict[TopicPartition, Ledger] = {}
         self.violations: list[Violation] = []
+        self.is_linear = True
+        """What one client was told is known to whoever answers another one later. Not so in a cluster, where a
+        leader may be the last to hear that it is none any more."""
         self._clock = clock
 
-    def add(self, partition: TopicPartition, *, is_flushed: bool, keeps_timestamps: bool) -> None:
-        self.ledgers[partition] = Ledger(partition, is_flushed, keeps_timestamps, self.fail)
+    def add(
+        self,
+        partition: TopicPartition,
+        *,
+        is_flushed: bool,
+        keeps_timestamps: bool,
+        kind: type[Ledger] = Ledger,
+    ) -> None:
+        self.ledgers[partition] = kind(partition, is_flushed, keeps_timestamps, self.fail)
+
+    def relied_on(self, ledger: Ledger) -> tuple[Visible, Visible]:
+        """What anyone who asks now must find visible and stable at least."""
+        return (ledger.visible, ledger.stable) if self.is_linear else (NOTHING, NOTHING)
 
     def __getitem__(self, partition: TopicPartition) -> Ledger:
         return self.ledgers[partition]

@@ -1,4 +1,4 @@
-"""What goes wrong in a run: the broker's ends, the network's and the disk's faults, at times that the seed decides.
+"""What goes wrong in a run: the brokers' ends, the network's and the disk's faults, at times that the seed decides.
 
 Each run has its own mixture (`Mixture`), so that some runs see many power cuts and no full disk, and others the
 reverse: faults that always come together hide each other.
@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from moldau.sim.drive import DiskFaults
-from moldau.sim.node import POLL_S
+from moldau.sim.node import POLL_S, BrokerNode
 from moldau.sim.random import SimRandom
 from moldau.sim.stage import Stage
 
@@ -83,47 +83,52 @@ class Nemesis:
         world = stage.world
         self._stage = stage
         self._world = world
-        self._node = stage.node
         self._model = stage.model
         self._clients = stage.client_names
         self._mixture = mixture
         self._counts = stage.counts
         self._random = world.random.fork("nemesis")
-        self._actions: dict[str, Callable[[], Awaitable[None]]] = {
+        self._actions: dict[str, Callable[[BrokerNode], Awaitable[None]]] = {
             name: getattr(self, f"_{name}") for name in mixture.weights
         }
 
     async def run(self, until_s: float) -> None:
-        world = self._world
+        world, node = self._world, self._stage.node
         while world.loop.time() < until_s and not self._model.violations:
             await world.sleep(self._random.between(*self._mixture.every_s))
-            if self._node.is_unwell:
-                self._end_somehow()
-            if not self._node.host.alive:
-                await self._come_back()
+            if node.is_unwell:
+                self._end_somehow(node)
+            if not node.host.alive:
+                await self._come_back(node)
                 continue
-            name = self._draw()
-            self._counts[name] = self._counts.get(name, 0) + 1
-            world.trace.record("nemesis", name)
-            await self._actions[name]()
+            await self._do(self._draw(), node)
+
+    async def _do(self, name: str, node: BrokerNode) -> None:
+        self._counts[name] = self._counts.get(name, 0) + 1
+        self._world.trace.record("nemesis", name)
+        await self._actions[name](node)
 
     async def calm(self) -> None:
         """No more faults; the broker is up when this returns."""
-        world, node = self._world, self._node
-        world.net.heal()
+        self._world.net.heal()
+        await self._bring_up(self._stage.node)
+
+    async def _bring_up(self, node: BrokerNode) -> None:
+        """Its disk fails no more, and it is started again until it is well."""
+        world = self._world
         node.host.drive.forgive()
         node.host.drive.faults = replace(node.host.drive.faults, capacity_bytes=None, short_write_rate=0.0)
         for _ in range(10_000):
             if not node.host.alive:
                 node.start()
             elif node.is_unwell:
-                self._end_somehow()
+                self._end_somehow(node)
             elif node.is_up:
                 await world.sleep(SETTLE_S)
                 if node.is_up:
                     return
             await world.sleep(POLL_S)
-        self._model.fail(None, "the broker to come up in a quiet world", "it does not")
+        self._model.fail(None, f"{node.name} to come up in a quiet world", "it does not")
 
     def _draw(self) -> str:
         weights = self._mixture.weights
@@ -136,52 +141,56 @@ class Nemesis:
 
     # The broker's ends
 
-    def _end_somehow(self) -> None:
-        if not self._mixture.keeps_power and self._random.chance(0.5):
-            self._node.crash()
+    def _may_lose_power(self, node: BrokerNode) -> bool:
+        """Whether the promises hold when its power goes now."""
+        return not self._mixture.keeps_power
+
+    def _end_somehow(self, node: BrokerNode) -> None:
+        if self._may_lose_power(node) and self._random.chance(0.5):
+            node.crash()
         else:
-            self._node.kill()
+            node.kill()
 
-    async def _come_back(self) -> None:
+    async def _come_back(self, node: BrokerNode) -> None:
         await self._world.sleep(self._random.between(*DOWN_S))
-        self._node.start()
+        node.start()
 
-    async def _power_cut(self) -> None:
-        self._node.crash()
-        await self._come_back()
+    async def _power_cut(self, node: BrokerNode) -> None:
+        node.crash()
+        await self._come_back(node)
 
-    async def _power_cut_in_a_change(self) -> None:
+    async def _power_cut_in_a_change(self, node: BrokerNode) -> None:
         """The power goes in the middle of a write, a sync or a rename; perhaps of the next recovery."""
-        drive, node = self._node.host.drive, self._node
+        drive = node.host.drive
         drive.crash_after(self._random.randrange(60))
         deadline_s = self._world.loop.time() + ARMED_CRASH_PATIENCE_S
         while node.host.alive and self._world.loop.time() < deadline_s:
             await self._world.sleep(POLL_S)
         if node.host.alive:
             node.crash()
-        await self._come_back()
+        await self._come_back(node)
         if self._random.chance(0.3):
             drive.crash_after(self._random.randrange(60))
 
-    async def _kill(self) -> None:
+    async def _kill(self, node: BrokerNode) -> None:
         """What the process left unsynced is in the page cache still; a power cut may come for it."""
-        has_power = self._mixture.keeps_power
-        self._node.kill()
-        if not has_power and self._random.chance(0.2):
-            self._node.crash()
-        await self._come_back()
-        if not has_power and self._random.chance(0.4):
+        node.kill()
+        if self._may_lose_power(node) and self._random.chance(0.2):
+            node.crash()
+        await self._come_back(node)
+        if self._may_lose_power(node) and self._random.chance(0.4):
             await self._world.sleep(self._random.between(*SOON_S))
-            self._node.crash()
-            await self._come_back()
+            if self._may_lose_power(node):
+                node.crash()
+                await self._come_back(node)
 
-    async def _clean_stop(self) -> None:
-        await self._node.stop()
-        await self._come_back()
+    async def _clean_stop(self, node: BrokerNode) -> None:
+        await node.stop()
+        await self._come_back(node)
 
     # The clients
 
-    async def _client_kill(self) -> None:
+    async def _client_kill(self, _: BrokerNode) -> None:
         """A client's process is killed, and started again after a while."""
         names = self._stage.mortal_clients
         if names:
@@ -191,35 +200,39 @@ class Nemesis:
 
     # The network
 
-    async def _reset(self) -> None:
-        self._world.net.reset(self._client(), self._node.name)
+    async def _reset(self, node: BrokerNode) -> None:
+        self._world.net.reset(self._client(), node.name)
 
-    async def _cut(self) -> None:
-        client, node = self._client(), self._node.name
-        source, target = (client, node) if self._random.chance(0.5) else (node, client)
-        self._world.net.cut(source, target, one_way=self._random.chance(0.3))
-        self._world.loop.in_world(self._random.between(*CUT_S), lambda: self._world.net.heal(client, node))
+    async def _cut(self, node: BrokerNode) -> None:
+        self._part(self._client(), node.name)
+
+    def _part(self, one: str, other: str) -> None:
+        """Cut the path between two hosts for a while, in both directions or in one."""
+        net = self._world.net
+        source, target = (one, other) if self._random.chance(0.5) else (other, one)
+        net.cut(source, target, one_way=self._random.chance(0.3))
+        self._world.loop.in_world(self._random.between(*CUT_S), lambda: net.heal(one, other))
 
     def _client(self) -> str:
         return self._clients[self._random.randrange(len(self._clients))]
 
     # The disk and the clock
 
-    async def _disk_error(self) -> None:
+    async def _disk_error(self, node: BrokerNode) -> None:
         kind, path = (("write", ".log"), ("write", "index"), ("read", ".log"), ("read", ""))[
             self._random.randrange(4)
         ]
         count = 1 + self._random.randrange(3)
-        self._node.host.drive.fail_next(
+        node.host.drive.fail_next(
             "write" if kind == "write" else "read", path_contains=path, number=errno.EIO, count=count
         )
 
-    async def _sync_error(self) -> None:
-        self._node.is_doubtful = True
-        self._node.host.drive.fail_next("sync", number=errno.EIO)
+    async def _sync_error(self, node: BrokerNode) -> None:
+        node.is_doubtful = True
+        node.host.drive.fail_next("sync", number=errno.EIO)
 
-    async def _full_disk(self) -> None:
-        drive = self._node.host.drive
+    async def _full_disk(self, node: BrokerNode) -> None:
+        drive = node.host.drive
         room = self._random.randrange(FULL_DISK_ROOM_BYTES)
         drive.faults = replace(drive.faults, capacity_bytes=drive.platter.used_bytes + room)
 
@@ -228,5 +241,5 @@ class Nemesis:
 
         self._world.loop.in_world(self._random.between(*FULL_DISK_S), make_room)
 
-    async def _clock_jump(self) -> None:
-        self._node.host.clock.skew_ms = self._random.randrange(2 * CLOCK_JUMP_MS) - CLOCK_JUMP_MS
+    async def _clock_jump(self, node: BrokerNode) -> None:
+        node.host.clock.skew_ms = self._random.randrange(2 * CLOCK_JUMP_MS) - CLOCK_JUMP_MS

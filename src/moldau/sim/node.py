@@ -1,23 +1,26 @@
-"""The broker under test on its simulated host: starting it, and every way in which it can end.
+"""A broker under test on its simulated host: starting it, and every way in which it can end.
 
-The model learns where each log ended at the moment before the broker listens: nobody has appended to it in this life.
-A start that fails (a disk error while it recovers) leaves the host up with no broker on it, as a supervisor finds it.
+Of the only broker the model learns where each log ended when it was opened: nobody has appended to it in
+this life. A start that fails (a disk error while it recovers) leaves the host up with no broker on it, as a supervisor
+finds it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Awaitable, Callable
 
+from moldau.broker.membership import IdInUse
 from moldau.broker.node import Broker
+from moldau.broker.registration import Refused
 from moldau.config.broker import BrokerConfig
 from moldau.log.folder import AllFoldersFailed, DataFolderError
-from moldau.runtime.ports import Listener, Net, Runtime, Stream
+from moldau.runtime.ports import Runtime
 from moldau.sim.client import PORT
 from moldau.sim.disk import SimDisk
 from moldau.sim.model import Model
 from moldau.sim.world import SimHost, World
 from moldau.store.memory import MemoryStore, Tree
+from moldau.store.port import SessionEnded, Store, Unknown
 
 POLL_S = 0.005
 STOP_PATIENCE_S = 30.0
@@ -34,22 +37,22 @@ SETTINGS = {
 }
 
 
-class Doorbell:
-    """The Net port, which rings before the broker listens."""
-
-    def __init__(self, net: Net, ring: Callable[[], None]) -> None:
-        self._net = net
-        self._ring = ring
-        self.connect = net.connect
-
-    def listen(self, host: str, port: int, accept: Callable[[Stream], None]) -> Listener:
-        self._ring()
-        return self._net.listen(host, port, accept)
+START_FAILURES = (OSError, DataFolderError, IdInUse, Refused, SessionEnded, Unknown)
+"""Whoever looks after the process starts it again."""
+OpenStore = Callable[[Runtime], Awaitable[Store]]
 
 
 class BrokerNode:
+    """Without `open_store` it is alone, with a store of its own."""
+
     def __init__(
-        self, world: World, host: SimHost, model: Model, counts: dict[str, int], settings: dict[str, str]
+        self,
+        world: World,
+        host: SimHost,
+        model: Model,
+        counts: dict[str, int],
+        settings: dict[str, str],
+        open_store: OpenStore | None = None,
     ) -> None:
         self.name = host.name
         self.host = host
@@ -62,8 +65,13 @@ class BrokerNode:
         self._model = model
         self._counts = counts
         self._config = BrokerConfig.parse(SETTINGS | settings)
+        self.node_id = self._config.node_id
+        self.is_tainted = False
+        """It has lost its power, and with it perhaps what only its page cache held."""
         self._tree = Tree()
+        self._open_store = open_store
         self._power_lost = False
+        self._boots = 1
         self._disks: list[SimDisk] = []
         host.on_power_lost = self.on_power_lost
 
@@ -79,17 +87,24 @@ class BrokerNode:
         runtime.tasks.spawn(self._serve(runtime), name="broker")
 
     async def _serve(self, runtime: Runtime) -> None:
-        watched = replace(runtime, net=Doorbell(runtime.net, self._on_listen))
-        broker = Broker(self._config, watched, MemoryStore(self._tree, runtime.tasks))
+        self.broker = None
+        if self._open_store is None:
+            store: Store = MemoryStore(self._tree, runtime.tasks)
+        else:
+            store = await self._open_store(runtime)
+        boot_id = f"{self.name}, boot {self._boots}"
+        broker = Broker(self._config, runtime, store, boot_id=boot_id, host_name=self.name)
+        if self._open_store is None:
+            broker.on_opened = self._on_opened
         self.broker = broker
         try:
             await broker.start()
-        except (OSError, DataFolderError) as reason:
+        except START_FAILURES as reason:
             self._world.trace.record(self.name, "start failed", type(reason).__name__)
             self.has_failed = True
             self._count("failed starts")
 
-    def _on_listen(self) -> None:
+    def _on_opened(self) -> None:
         assert self.broker is not None
         ends = {
             place: None if partition.is_offline else partition.log.next_offset
@@ -118,7 +133,8 @@ class BrokerNode:
         self.host.crash()
 
     def on_power_lost(self) -> None:
-        self._power_lost = True
+        self._power_lost = self.is_tainted = True
+        self._boots += 1
         self.is_doubtful = False
         self.host.drive.forgive()
         self._count("power cuts")

@@ -1,4 +1,6 @@
-"""Where a workload plays: a world with one broker on a host that fails, topics, and clients on hosts of their own.
+"""Where a workload plays: a world with brokers on hosts that fail, topics, and clients on hosts of their own.
+
+One broker has its cluster store in its memory; several share one that is a host of its own.
 
 What all workloads share: how topics are made, clients started and waited for, and what is noted of a run (`Outcome`).
 """
@@ -14,10 +16,12 @@ from uuid import UUID
 
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
-from moldau.sim.client import CREATE_TOPICS, METADATA, Client
+from moldau.sim.client import CREATE_TOPICS, METADATA, PORT, Client
 from moldau.sim.drive import DiskFaults
 from moldau.sim.model import Model, Violation
 from moldau.sim.node import POLL_S, BrokerNode
+from moldau.sim.routes import METADATA_VERSION, metadata_request
+from moldau.sim.store_node import StoreNode
 from moldau.sim.world import World
 
 T = TypeVar("T")
@@ -31,6 +35,7 @@ class TopicPlan:
     name: str
     partitions: int
     configs: dict[str, str]
+    replication_factor: int = 1
 
     @property
     def places(self) -> list[TopicPartition]:
@@ -53,7 +58,7 @@ class Actor(Protocol):
 
 
 class Stage:
-    """`settings` are the broker's, beside those that all simulated brokers have."""
+    """`settings` are the brokers', beside those that all simulated brokers have."""
 
     def __init__(
         self,
@@ -64,19 +69,34 @@ class Stage:
         disk_delay_s: tuple[float, float],
         wall_skew_ms: int = 0,
         settings: dict[str, str] | None = None,
+        brokers: int = 1,
     ) -> None:
         self.world = world
         self.counts = counts
         self.model = Model(world.loop.time)
         self.topic_ids: dict[str, UUID] = {}
-        host = world.host(BROKER, disk=disk, wall_skew_ms=wall_skew_ms, thread_delay_s=disk_delay_s)
-        self.node = BrokerNode(world, host, self.model, counts, settings or {})
+        self.store = StoreNode(world) if brokers > 1 else None
+        self.nodes: list[BrokerNode] = []
+        for number in range(1, brokers + 1):
+            name = BROKER if brokers == 1 else f"{BROKER}-{number}"
+            host = world.host(name, disk=disk, wall_skew_ms=wall_skew_ms, thread_delay_s=disk_delay_s)
+            own = dict(settings or {})
+            if brokers > 1:
+                own |= {"node.id": str(number), "advertised.listeners": f"PLAINTEXT://{name}:{PORT}"}
+            open_store = None if self.store is None else self.store.open
+            self.nodes.append(BrokerNode(world, host, self.model, counts, own, open_store))
         self.clients: list[Client] = []
         self._running: list[tuple[Client, asyncio.Task[None]]] = []
         self._makers: dict[str, Callable[[Client], Actor]] = {}
         self._is_closing = False
 
-    # ---- clients --------------------------------------------------------------------------------------------
+    @property
+    def node(self) -> BrokerNode:
+        """The only broker."""
+        (node,) = self.nodes
+        return node
+
+    # Clients
 
     def client(self, name: str, *, slowness_s: float = 0.0) -> Client:
         """A client on a host of its own, which is made; one that was killed comes back in its next life."""
@@ -91,7 +111,7 @@ class Stage:
         return Client(
             name,
             host.runtime,
-            self.node,
+            self.nodes,
             self.model,
             random,
             self.topic_ids,
@@ -147,7 +167,7 @@ class Stage:
             if not task.done() and not self.model.violations:
                 self.model.fail(None, f"{client.name} to finish in a quiet world", "it goes on")
 
-    # ---- scenes ---------------------------------------------------------------------------------------------
+    # Scenes
 
     async def create_topics(self, topics: Sequence[TopicPlan]) -> None:
         client = self.client("admin")
@@ -179,22 +199,25 @@ async def create_topics(client: Client, topics: Sequence[TopicPlan]) -> dict[str
         SimpleNamespace(
             name=topic.name,
             num_partitions=topic.partitions,
-            replication_factor=1,
+            replication_factor=topic.replication_factor,
             assignments=(),
             configs=tuple(SimpleNamespace(name=name, value=value) for name, value in topic.configs.items()),
         )
         for topic in topics
     )
-    answer = await client.ask(
-        CREATE_TOPICS, 7, SimpleNamespace(topics=wanted, timeout=1000, validate_only=False)
-    )
-    for created in answer.topics:
-        if created.error_code is not ErrorCode.none:
-            client.model.fail(None, f"{created.name} to be created", f"{created.error_code.name}")
-    message = SimpleNamespace(
-        topics=tuple(SimpleNamespace(name=topic.name, topic_id=None) for topic in topics),
-        allow_auto_topic_creation=False,
-        include_topic_authorized_operations=False,
-    )
-    described = await client.ask(METADATA, 12, message)
-    return {topic.name: topic.topic_id for topic in described.topics}
+    request = SimpleNamespace(topics=wanted, timeout=1000, validate_only=False)
+    accepted = (ErrorCode.none, ErrorCode.topic_already_exists) if client.is_in_cluster else (ErrorCode.none,)
+    while True:
+        answer = await client.ask(CREATE_TOPICS, 7, request)
+        refused = [row for row in answer.topics if row.error_code not in accepted]
+        if not refused or not client.is_in_cluster:
+            break
+        await client.pause()
+    for row in refused:
+        client.model.fail(None, f"{row.name} to be created", f"{row.error_code.name}")
+    while True:
+        names = [topic.name for topic in topics]
+        described = await client.ask(METADATA, METADATA_VERSION, metadata_request(names))
+        if not client.is_in_cluster or not any(topic.error_code for topic in described.topics):
+            return {topic.name: topic.topic_id for topic in described.topics}
+        await client.pause()

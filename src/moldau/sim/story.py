@@ -73,4 +73,5 @@ async def through_trouble(
         (stage.node.kill if mixture.keeps_power else stage.node.crash)()
         await nemesis.calm()
         await verify("second")
-    stage.node.check()
+    for node in stage.nodes:
+        node.check()

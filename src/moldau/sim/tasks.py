@@ -27,13 +27,13 @@ class SimTasks:
     __slots__ = (
         "_busy",
         "_clock",
-        "_delay_s",
         "_disk",
         "_life",
         "_loop",
         "_random",
         "_spawner",
         "_waiting",
+        "delay_s",
         "threads_max",
     )
 
@@ -52,7 +52,7 @@ class SimTasks:
         self._loop = loop
         self._life = life
         self._random = random
-        self._delay_s = delay_s
+        self.delay_s = delay_s
         self._spawner = Spawner(loop, report=report, context=life.context)
         self._disk = disk
         self._clock = clock
@@ -92,11 +92,11 @@ class SimTasks:
     def _start(self) -> None:
         while self._waiting and self._busy < self.threads_max:
             self._busy += 1
-            self.call_later(self._random.between(*self._delay_s), self._execute, *self._waiting.popleft())
+            self.call_later(self._random.between(*self.delay_s), self._execute, *self._waiting.popleft())
 
     def _execute(self, future: asyncio.Future[Any], work: Callable[..., Any], args: tuple[Any, ...]) -> None:
         result, failure = self._off_the_loop(work, args)
-        self.call_later(self._random.between(*self._delay_s), self._finish, future, result, failure)
+        self.call_later(self._random.between(*self.delay_s), self._finish, future, result, failure)
 
     def _off_the_loop(self, work: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, Exception | None]:
         self._life.in_thread = True
@@ -125,7 +125,7 @@ class SimTasks:
         def tell(value: Any) -> None:
             told.append((sum(slept_s), value))
 
-        await self.sleep(self._random.between(*self._delay_s))
+        await self.sleep(self._random.between(*self.delay_s))
         begun_s = self._loop.time()
         child = Child(self._disk, self._clock, slept_s.append, tell)
         result, failure = self._off_the_loop(work, (child, *args))
@@ -141,7 +141,7 @@ class SimTasks:
         raise ChildFailed(f"{type(failure).__name__}: {failure}")
 
     async def _sleep_until(self, when_s: float) -> None:
-        jitter_s = self._random.between(*self._delay_s)
+        jitter_s = self._random.between(*self.delay_s)
         await self.sleep(max(0.0, when_s - self._loop.time()) + jitter_s)
 
 

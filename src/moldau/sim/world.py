@@ -12,7 +12,8 @@ else.
 
 A host's `runtime` is good for one life. `crash()` cuts its power: nothing of it runs again, and its disk
 keeps what was synced and some of the rest. `kill()` ends its process only: the disk keeps everything.
-`restart()` starts the next life with a new runtime on what the disk kept.
+`restart()` starts the next life with a new runtime on what the disk kept. `pause()` stops its process as SIGSTOP
+does, while the system goes on to take its connections and bytes; `go_on()` lets it run again, with time passed.
 """
 
 from __future__ import annotations
@@ -136,12 +137,17 @@ class SimHost:
         self._thread_delay_s = thread_delay_s
         self._lives = 0
         self._life: Life
+        self._tasks: SimTasks
         self.runtime: Runtime
         self._start()
 
     @property
     def alive(self) -> bool:
         return self._life.alive
+
+    @property
+    def is_paused(self) -> bool:
+        return self._life.is_paused
 
     @property
     def lives(self) -> int:
@@ -162,6 +168,22 @@ class SimHost:
         """End the process, as kill -9 does: the system goes on, keeps the page cache and closes the
         connections."""
         self._end("kill", power_lost=False)
+
+    def pause(self) -> None:
+        """Stop the process, as SIGSTOP does: it holds what it has and hears nothing."""
+        if self.alive and not self.is_paused:
+            self._world.trace.record(self.name, "pause")
+            self._world.loop.pause(self._life)
+
+    def go_on(self) -> None:
+        """Let a paused process run again, as SIGCONT does."""
+        if self.alive and self.is_paused:
+            self._world.trace.record(self.name, "go on")
+            self._world.loop.go_on(self._life)
+
+    def slow_down(self, thread_delay_s: tuple[float, float] | None = None) -> None:
+        """Let work in threads, and so the disk, take this long; without a time, as long as at first."""
+        self._tasks.delay_s = thread_delay_s or self._thread_delay_s
 
     def restart(self) -> Runtime:
         """Start the next life; a host that is alive is crashed first."""
@@ -185,7 +207,7 @@ class SimHost:
         self._lives += 1
         life = self._life = Life(self.name, self._lives)
         disk = SimDisk(self.drive, life, self._world.trace, self.clock.wall_ms)
-        tasks = SimTasks(
+        tasks = self._tasks = SimTasks(
             self._world.loop,
             life,
             self._random.fork("threads"),

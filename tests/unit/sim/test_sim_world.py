@@ -11,8 +11,9 @@ import pytest
 from moldau.runtime.ports import Runtime, Stream
 from moldau.sim.drive import DiskFaults
 from moldau.sim.fabric import Link
+from moldau.sim.loop import START_S
 from moldau.sim.random import SimRandom
-from moldau.sim.world import World
+from moldau.sim.world import SimHost, World
 
 
 def echo(runtime: Runtime) -> None:
@@ -131,3 +132,78 @@ def test_a_name_is_given_once() -> None:
         world.host("a")
         with pytest.raises(ValueError, match="already"):
             world.host("a")
+
+
+def test_a_paused_process_does_nothing_and_goes_on_with_time_passed() -> None:
+    with World(1) as world:
+        stopped, other = world.host("stopped"), world.host("other")
+        ticks: dict[str, list[float]] = {"stopped": [], "other": []}
+
+        async def tick(host: SimHost) -> None:
+            for _ in range(10):
+                await host.runtime.tasks.sleep(0.1)
+                ticks[host.name].append(round(world.loop.time() - START_S, 1))
+
+        async def scenario() -> None:
+            for host in (stopped, other):
+                host.runtime.tasks.spawn(tick(host), name="ticks")
+            await world.sleep(0.22)
+            stopped.pause()
+            await world.sleep(1.0)
+            assert stopped.is_paused and ticks["stopped"] == [0.1, 0.2]
+            stopped.go_on()
+            await world.sleep(1.0)
+
+        world.run(scenario())
+        assert ticks["stopped"] == [0.1, 0.2, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9]
+        assert ticks["other"][-1] == 1.0
+
+
+def test_a_paused_host_takes_connections_and_bytes_which_its_process_sees_later() -> None:
+    with World(1) as world:
+        server, client = world.host("server"), world.host("client")
+        echo(server.runtime)
+        answered_s: list[float] = []
+
+        async def ask() -> None:
+            stream = await client.runtime.net.connect("server", 9092, timeout_s=0.1)
+            stream.send(b"x")
+            stream.watch_readable(lambda: (answered_s.append(world.loop.time()), stream.unwatch_readable()))
+
+        async def scenario() -> None:
+            server.pause()
+            client.runtime.tasks.spawn(ask(), name="ask")
+            await world.sleep(2.0)
+            assert not answered_s
+            server.go_on()
+            await world.sleep(1.0)
+
+        world.run(scenario())
+        assert len(answered_s) == 1 and answered_s[0] > START_S + 2.0
+
+
+def test_a_process_that_is_killed_in_a_pause_never_goes_on() -> None:
+    with World(1) as world:
+        host = world.host("host")
+        ran: list[int] = []
+
+        async def scenario() -> None:
+            host.runtime.tasks.call_later(0.1, ran.append, 1)
+            host.pause()
+            await world.sleep(0.5)
+            host.kill()
+            host.go_on()
+            host.restart().tasks.call_later(0.1, ran.append, 2)
+            await world.sleep(0.5)
+
+        world.run(scenario())
+        assert ran == [2]
+
+
+def test_a_delayed_path_is_slow_in_that_direction_until_it_is_healed() -> None:
+    with World(1, link=Link(delay_s=(0.001, 0.001), partial_rate=0.0)) as world:
+        world.host("a"), world.host("b")
+        world.net.delay("a", "b", 0.5)
+        assert world.net.delay_s("a", "b") > 0.5 > world.net.delay_s("b", "a")
+        world.net.heal("b", "a")
+        assert world.net.delay_s("a", "b") < 0.5

@@ -16,6 +16,7 @@ from moldau.coordinator.fields import FieldWriter
 from moldau.coordinator.group.consumer.embedded import read_assignment, read_subscription, write_assignment
 from moldau.sim.client import Client, Disconnected
 from moldau.sim.commits import read_offsets
+from moldau.sim.routes import group_coordinator
 from moldau.sim.workloads.consumer_groups.members import (
     AWAY_S,
     GROUP,
@@ -163,7 +164,9 @@ class ClassicMember:
             self._begin()
         elif error in REJOINS:
             self._generation = NO_GENERATION
-        elif error not in AGAIN:
+        elif error in AGAIN:
+            self._client.mistrust(group_coordinator(GROUP))
+        else:
             self._client.model.fail(None, f"{what} of {self._belief.name} to be answered", error.name)
         await self._client.pause()
 
@@ -173,5 +176,5 @@ class ClassicMember:
         )
 
     async def _ask(self, api_key: int, version: int, message: object, patience_s: float = 2.0) -> Any:
-        wire = await self._client.wire()
+        wire = await self._client.wire(group_coordinator(GROUP))
         return await wire.ask(api_key, version, message, patience_s)

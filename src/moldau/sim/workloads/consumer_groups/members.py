@@ -15,6 +15,7 @@ from moldau.base.ids import TopicPartition
 from moldau.sim.client import Client, Disconnected
 from moldau.sim.commits import OFFSET_COMMIT, OFFSET_COMMIT_VERSION, Fate, read_offsets
 from moldau.sim.random import SimRandom
+from moldau.sim.routes import group_coordinator
 from moldau.sim.workloads.consumer_groups.model import Belief, ConsumerGroupModel
 
 CONSUMER_GROUP_HEARTBEAT = 68
@@ -165,6 +166,7 @@ class ConsumerMember:
             self._client.count("fenced")
             self._abandon()
         elif error in AGAIN:
+            self._client.mistrust(group_coordinator(self._group_id))
             self._says_all = True
             await self._client.pause()
         else:
@@ -240,7 +242,7 @@ class ConsumerMember:
         )
 
     async def _ask(self, api_key: int, version: int, message: object) -> Any:
-        wire = await self._client.wire()
+        wire = await self._client.wire(group_coordinator(self._group_id))
         return await wire.ask(api_key, version, message)
 
 
@@ -271,8 +273,10 @@ async def commit(
         group_instance_id=instance_id,
         topics=(client.topic(place.topic, partitions=(row,)),),
     )
-    wire = await client.wire()
+    wire = await client.wire(group_coordinator(group_id))
     answer = await wire.ask(OFFSET_COMMIT, OFFSET_COMMIT_VERSION, request)
     fate = Fate.of(answer.topics[0].partitions[0].error_code)
+    if fate is Fate.UNKNOWN:
+        client.mistrust(group_coordinator(group_id))
     model.on_commit_answered(belief, place, number, fate)
     client.count(f"commits {fate.value}")

@@ -14,6 +14,7 @@ from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.sim.client import Client, Disconnected
 from moldau.sim.commits import OFFSET_COMMIT, OFFSET_COMMIT_VERSION, Fate, read_offsets
+from moldau.sim.routes import group_coordinator
 from moldau.sim.workloads.groups.model import GroupModel
 
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14
@@ -24,6 +25,7 @@ JOIN_PATIENCE_S = 4.0
 PAUSE_S = (0.02, 0.2)
 GROUP = "workers"
 TOPIC = "work"
+COORDINATOR = group_coordinator(GROUP)
 
 
 class GroupMember:
@@ -182,10 +184,12 @@ class GroupMember:
         elif error in (ErrorCode.illegal_generation, ErrorCode.rebalance_in_progress):
             self._before = (self._generation, self._owned)
             self._generation, self._owned = -1, ()
+        elif error:
+            self._client.mistrust(COORDINATOR)
 
     def _forget(self) -> None:
         self._member_id, self._generation, self._owned, self._before = "", -1, (), (-1, ())
 
     async def _ask(self, api_key: int, version: int, message: object, patience_s: float = 2.0) -> Any:
-        wire = await self._client.wire()
+        wire = await self._client.wire(COORDINATOR)
         return await wire.ask(api_key, version, message, patience_s)

@@ -40,6 +40,12 @@ RETRIABLE = (
     ErrorCode.unknown_topic_id,
     ErrorCode.not_leader_or_follower,
 )
+RETRIABLE_IN_A_CLUSTER = (
+    *RETRIABLE,
+    ErrorCode.not_enough_replicas,
+    ErrorCode.not_enough_replicas_after_append,
+    ErrorCode.request_timed_out,
+)
 OUT_OF_ORDER = (ErrorCode.out_of_order_sequence_number, ErrorCode.unknown_producer_id)
 
 
@@ -114,9 +120,15 @@ def outcomes(client: Client, answer: Any) -> dict[TopicPartition, Any]:
     }
 
 
-def acknowledged(client: Client, wire: Wire, batch: Batch, base_offset: int) -> None:
+def is_retriable(client: Client, error: ErrorCode) -> bool:
+    return error in (RETRIABLE_IN_A_CLUSTER if client.is_in_cluster else RETRIABLE)
+
+
+def acknowledged(client: Client, wire: Wire, batch: Batch, base_offset: int, acks: int) -> None:
+    """What one broker of several has taken, without asking the others, may be lost with it."""
     client.count("records acknowledged", len(batch.sent))
-    client.model[batch.partition].on_acknowledged(wire.life, base_offset, batch.sent)
+    if acks == ACKS_ALL or not client.is_in_cluster:
+        client.model[batch.partition].on_acknowledged(wire.life, base_offset, batch.sent)
 
 
 class Lane:
@@ -142,7 +154,7 @@ class Lane:
     async def run(self) -> None:
         client = self._client
         while not (client.is_stopping and self.is_empty):
-            wire = await client.wire()
+            wire = await client.wire(self._partition)
             if self._session != self._producer.session:
                 self._begin_session()
             await self._pump(wire)
@@ -196,7 +208,7 @@ class Lane:
             return False
         outcome = outcomes(self._client, answer)[self._partition]
         if outcome.error_code is ErrorCode.none:
-            acknowledged(self._client, wire, batch, outcome.base_offset)
+            acknowledged(self._client, wire, batch, outcome.base_offset, self._producer.acks)
             if self._session == batch.sent[0].session:
                 self._unacknowledged.remove(batch)
                 self._is_known = self._is_known or is_head
@@ -204,7 +216,9 @@ class Lane:
         if outcome.error_code in OUT_OF_ORDER:
             if is_head:
                 self._refused_head(batch)
-        elif outcome.error_code not in RETRIABLE:
+        elif is_retriable(self._client, outcome.error_code):
+            self._client.mistrust(self._partition)
+        else:
             self._fail("a batch to be taken", outcome.error_code.name)
         return False
 
@@ -298,30 +312,36 @@ class PlainProducer:
     async def _deliver(self, batches: list[Batch]) -> None:
         client = self._client
         while batches:
-            wire = await client.wire()
-            message = request(client, batches, self._acks)
-            if self._acks == ACKS_NONE:
-                try:
-                    wire.send_only(PRODUCE, self._version, message)
-                except Busy:  # a connection that nobody reads; without answers there is no time-out either
-                    wire.close()
-                return
-            try:
-                answer = await wire.ask(PRODUCE, self._version, message)
-            except Disconnected:
-                await client.pause()
-                continue
-            batches = self._left(wire, batches, outcomes(client, answer))
+            left: list[Batch] = []
+            for wire, places in (await client.wires([batch.partition for batch in batches])).items():
+                left += await self._send(wire, [batch for batch in batches if batch.partition in places])
+            batches = left
             if batches:
                 await client.pause()
+
+    async def _send(self, wire: Wire, batches: list[Batch]) -> list[Batch]:
+        """Send what one broker leads; what is left to be sent again."""
+        message = request(self._client, batches, self._acks)
+        if self._acks == ACKS_NONE:
+            try:
+                wire.send_only(PRODUCE, self._version, message)
+            except Busy:  # a connection that nobody reads; without answers there is no time-out either
+                wire.close()
+            return []
+        try:
+            answer = await wire.ask(PRODUCE, self._version, message)
+        except Disconnected:
+            return batches
+        return self._left(wire, batches, outcomes(self._client, answer))
 
     def _left(self, wire: Wire, batches: list[Batch], answers: dict[TopicPartition, Any]) -> list[Batch]:
         left = []
         for batch in batches:
             outcome = answers[batch.partition]
             if outcome.error_code is ErrorCode.none:
-                acknowledged(self._client, wire, batch, outcome.base_offset)
-            elif outcome.error_code in RETRIABLE:
+                acknowledged(self._client, wire, batch, outcome.base_offset, self._acks)
+            elif is_retriable(self._client, outcome.error_code):
+                self._client.mistrust(batch.partition)
                 left.append(batch)
             else:
                 self._client.model[batch.partition].fail("a batch to be taken", outcome.error_code.name)

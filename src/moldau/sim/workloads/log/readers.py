@@ -23,21 +23,32 @@ from moldau.sim.fetching import (
     unfold,
     wanted_partition,
 )
-from moldau.sim.model import Ledger, LookUp, Visible
+from moldau.sim.model import NOTHING, Ledger, LookUp, Visible
 from moldau.sim.random import SimRandom
+from moldau.sim.routes import NO_EPOCH
 
 VERSIONS = (4, 18)
+TELLS_THE_EPOCH_SINCE_VERSION = 9
+LIST_TELLS_THE_EPOCH_SINCE_VERSION = 4
 SESSIONS_SINCE_VERSION = 7
 LIST_OFFSETS_VERSIONS = (1, 10)
 MAX_TIMESTAMP_SINCE_VERSION = 7
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 WAIT_MS_MAX = 300
+NEXT_BROKER_RATE = 0.3
 
 TRANSIENT = (
     ErrorCode.kafka_storage_error,
     ErrorCode.unknown_topic_or_partition,
     ErrorCode.unknown_topic_id,
     ErrorCode.not_leader_or_follower,
+)
+TRANSIENT_IN_A_CLUSTER = (
+    *TRANSIENT,
+    ErrorCode.fenced_leader_epoch,
+    ErrorCode.unknown_leader_epoch,
+    ErrorCode.offset_not_available,
+    ErrorCode.leader_not_available,
 )
 SESSION_ERRORS = (ErrorCode.fetch_session_id_not_found, ErrorCode.invalid_fetch_session_epoch)
 
@@ -52,9 +63,18 @@ class Position:
         """The broker's life that gave the reader reason to be there."""
         self.is_told = False
         """Whether the session knows the offset."""
+        self.told_epoch = NO_EPOCH
+        """The leader epoch that the session knows."""
+        self.visible = NOTHING
+        self.stable = NOTHING
+        """What this reader was told of the partition's high watermark and last stable offset."""
 
     def move(self, offset: int, life: int) -> None:
         self.offset, self.life, self.is_told = offset, life, False
+
+
+def is_transient(client: Client, error: ErrorCode) -> bool:
+    return error in (TRANSIENT_IN_A_CLUSTER if client.is_in_cluster else TRANSIENT)
 
 
 class Reader:
@@ -65,8 +85,15 @@ class Reader:
         self.random = client.random
         self._version = VERSIONS[0] + random.randrange(VERSIONS[1] - VERSIONS[0] + 1)
         self.list_version = LIST_OFFSETS_VERSIONS[0] + random.randrange(LIST_OFFSETS_VERSIONS[1])
+        if client.is_in_cluster:  # who does not say which leader is meant may be answered by one of before
+            self._version = max(self._version, TELLS_THE_EPOCH_SINCE_VERSION)
+            self.list_version = max(self.list_version, LIST_TELLS_THE_EPOCH_SINCE_VERSION)
         self._uses_sessions = self._version >= SESSIONS_SINCE_VERSION and random.chance(0.7)
         self._positions = {partition: Position(partition) for partition in partitions}
+        self._place = partitions[0]
+        """Whose leader is asked, and asked for all that it leads."""
+        self._watched: Sequence[Position] = ()
+        """Those that are read now: all of them, or those that one broker leads."""
         self._session_id = 0
         self._epoch = 0
         self._seek_rate = random.between(0.0, 0.1)
@@ -81,9 +108,12 @@ class Reader:
                 await client.pause()
 
     async def _turn(self) -> None:
-        wire = await self.client.wire()
-        if wire is not self._wire:
-            self._wire = wire
+        if self.client.is_in_cluster and self.random.chance(NEXT_BROKER_RATE):
+            self._place = list(self._positions)[self.random.randrange(len(self._positions))]
+        wire = await self.client.wire(self._place)
+        watched = [it for it in self._positions.values() if self.client.leads(wire, it.partition)]
+        if wire is not self._wire or watched != self._watched:
+            self._wire, self._watched = wire, watched
             self._forget_session()
         if self.random.chance(self._seek_rate):
             await self._seek(wire)
@@ -98,8 +128,7 @@ class Reader:
 
     async def _fetch(self, wire: Wire) -> None:
         client = self.client
-        ledgers = {partition: client.model[partition] for partition in self._positions}
-        before = {place: (ledger.visible, ledger.stable) for place, ledger in ledgers.items()}
+        before = {place: self.relied_on(position) for place, position in self._positions.items()}
         answer = await wire.ask(FETCH, self._version, self._request())
         client.count("fetches")
         code = getattr(answer, "error_code", ErrorCode.none)
@@ -123,12 +152,15 @@ class Reader:
     def _request(self) -> SimpleNamespace:
         random = self.random
         topics: dict[str, list[object]] = {}
-        for position in self._positions.values():
-            if self._session_id and position.is_told:
+        for position in self._watched:
+            epoch = self.client.leader_epoch(position.partition)
+            if self._session_id and position.is_told and epoch == position.told_epoch:
                 continue
-            position.is_told = True
+            position.is_told, position.told_epoch = True, epoch
             parts = topics.setdefault(position.partition.topic, [])
-            parts.append(wanted_partition(position.partition.partition, position.offset, _some_bytes(random)))
+            parts.append(
+                wanted_partition(position.partition.partition, position.offset, _some_bytes(random), epoch)
+            )
         return fetch_request(
             tuple(self.client.topic(name, partitions=tuple(parts)) for name, parts in topics.items()),
             self.isolation_level,
@@ -146,16 +178,29 @@ class Reader:
         if code is ErrorCode.offset_out_of_range:
             self._out_of_range(wire, ledger, position)
         elif code is not ErrorCode.none:
-            if code not in TRANSIENT:
-                ledger.fail(f"offset {position.offset} to be read", code.name)
+            self.on_error(position, code, f"offset {position.offset} to be read")
         else:
             ledger.check_visible(visible, part.high_watermark)
             ledger.on_visible(wire.life, part.high_watermark)
             ledger.check_stable(stable, part.last_stable_offset, part.high_watermark)
             ledger.on_stable(wire.life, part.last_stable_offset)
+            position.visible = Visible(wire.life, part.high_watermark)
+            position.stable = Visible(wire.life, part.last_stable_offset)
             next_offset = self.take_records(wire, ledger, part, position.offset)
             if next_offset > position.offset:
                 position.move(next_offset, wire.life)
+
+    def relied_on(self, position: Position) -> tuple[Visible, Visible]:
+        """What must be visible and stable in the next answer: of a leader of a cluster, what this reader knows."""
+        if self.client.model.is_linear:
+            return self.client.model.relied_on(self.client.model[position.partition])
+        return position.visible, position.stable
+
+    def on_error(self, position: Position, error: ErrorCode, wanted: str) -> None:
+        if is_transient(self.client, error):
+            self.client.mistrust(position.partition)
+        else:
+            self.client.model[position.partition].fail(wanted, error.name)
 
     def take_records(self, wire: Wire, ledger: Ledger, part: Any, offset: int) -> int:
         """Check a partition's part of an answer and tell the model; where to read on."""
@@ -182,6 +227,10 @@ class Reader:
 
     def _out_of_range(self, wire: Wire, ledger: Ledger, position: Position) -> None:
         """Only a power cut may end a log below an offset at which a reader had reason to be."""
+        if self.client.is_in_cluster:  # a leader of before does not know what the next one has told
+            self.client.count("out of range")
+            self.client.mistrust(position.partition)
+            return
         wanted = ledger.standing(Visible(position.life, position.offset))
         if wanted == position.offset:
             ledger.fail(f"offset {position.offset} to be in the log", "out of range")
@@ -191,8 +240,7 @@ class Reader:
 
     async def _seek(self, wire: Wire) -> None:
         """To the start, the end, somewhere known, or a time."""
-        places = list(self._positions.values())
-        position = places[self.random.randrange(len(places))]
+        position = self._watched[self.random.randrange(len(self._watched))]
         ledger = self.client.model[position.partition]
         choice = self.random.randrange(5)
         if choice == 0:
@@ -203,7 +251,7 @@ class Reader:
             await self.look_up(wire, ledger, position, choice)
 
     async def look_up(self, wire: Wire, ledger: Ledger, position: Position, choice: int) -> None:
-        before = ledger.visible
+        before, _ = self.relied_on(position)
         timestamp = LATEST
         if choice == 3:
             timestamp = self.client.runtime.clock.wall_ms() - self.random.randrange(5000)
@@ -212,16 +260,16 @@ class Reader:
         found = await list_offset(self.client, wire, self.list_version, position.partition, timestamp)
         self.client.count("look-ups")
         if found.error_code is not ErrorCode.none:
-            if found.error_code not in TRANSIENT:
-                ledger.fail("an offset to be listed", found.error_code.name)
+            self.on_error(position, found.error_code, "an offset to be listed")
         elif timestamp == LATEST:
             ledger.check_visible(before, found.offset)
             ledger.on_visible(wire.life, found.offset)
+            position.visible = Visible(wire.life, found.offset)
             position.move(found.offset, wire.life)
         else:
             asked = None if timestamp == MAX_TIMESTAMP else timestamp
             visible = ledger.standing(before)
-            ledger.look_ups.append(LookUp(wire.life, asked, visible, found.timestamp, found.offset))
+            ledger.on_look_up(LookUp(wire.life, asked, visible, found.timestamp, found.offset))
             if found.offset >= 0:
                 position.move(found.offset, wire.life)
 

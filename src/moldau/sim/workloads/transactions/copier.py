@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.sim.client import Client, Disconnected
+from moldau.sim.routes import group_coordinator
 from moldau.sim.workloads.consumer_groups.members import ConsumerMember, Interest
 from moldau.sim.workloads.consumer_groups.model import ConsumerGroupModel
 from moldau.sim.workloads.transactions.model import (
@@ -97,13 +98,15 @@ class Copier(TransactionalProducer):
         """Some committed records from a position on, and where to read on."""
         place = TopicPartition(SOURCE, self.partition)
         while True:
-            wire = await self.client.wire()
+            wire = await self.client.wire(place)
             try:
                 found = await fetch_committed(self.client, self.model, wire, place, position)
             except Disconnected:
                 found = None
             if found is not None and (found.values or not self.waits_for_records()):
                 break
+            if found is None:
+                self.client.mistrust(place)
             await self.client.pause()
         taken = found.values[:RECORDS_MAX]
         next_offset = found.next_offset if len(taken) == len(found.values) else taken[-1][0] + 1
@@ -138,6 +141,7 @@ class Copier(TransactionalProducer):
             self.versions.offsets,
             commit_offsets_request(session, {self.partition: position}, self.membership()),
             lambda answer: worst_of(commit_offsets_errors(answer)),
+            group_coordinator(GROUP),
         )
         self.check("TxnOffsetCommit", answered.error)
         if was_fenced:
@@ -207,7 +211,8 @@ async def read_group_offset(client: Client, model: TransactionModel, partition: 
     request = offset_fetch_request(client, [partition], stable=True)
     while True:
         at_least = model.committed_offset(partition)
-        (group,) = (await client.ask(OFFSET_FETCH, OFFSET_FETCH_VERSION, request)).groups
+        coordinator = group_coordinator(GROUP)
+        (group,) = (await client.ask(OFFSET_FETCH, OFFSET_FETCH_VERSION, request, coordinator)).groups
         if not group.error_code:
             row = group.topics[0].partitions[0]
             if not row.error_code:
@@ -216,4 +221,6 @@ async def read_group_offset(client: Client, model: TransactionModel, partition: 
                 return max(0, offset)
             if row.error_code is ErrorCode.unstable_offset_commit:
                 client.count("unstable offsets")
+        else:
+            client.mistrust(coordinator)
         await client.pause()

@@ -7,6 +7,7 @@ the same with what it reads. Every request that may be sent twice is, until ther
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -14,14 +15,16 @@ from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.records.compression import Codec
 from moldau.records.record import Record, build_batch
-from moldau.sim.client import PRODUCE, Client, Disconnected
+from moldau.sim.client import PRODUCE, Client, Disconnected, Wire
 from moldau.sim.model import Sent
+from moldau.sim.routes import Coordinator, transaction_coordinator
 from moldau.sim.workloads.log.producers import outcomes
 from moldau.sim.workloads.transactions.model import Attempt, Fate, Session, Source, TransactionModel
 from moldau.sim.workloads.transactions.protocol import (
     ABORTABLE,
     ADD_PARTITIONS,
     AGAIN,
+    AGAIN_IN_A_CLUSTER,
     DID_NOTHING,
     END_TXN,
     FENCED,
@@ -245,29 +248,38 @@ class TransactionalProducer:
         left = [list(batches) for batches in rounds]
         in_flight = len(left)
         while left:
-            wire = await self.client.wire()
-            futures = [
-                wire.send(PRODUCE, self.versions.produce, produce_request(self.client, session, batches))
+            wires = await self.client.wires([one.place for batches in left[:in_flight] for one in batches])
+            sent = [
+                (wire, batches, self._send(wire, session, [one for one in batches if one.place in places]))
                 for batches in left[:in_flight]
+                for wire, places in wires.items()
+                if any(one.place in places for one in batches)
             ]
             in_flight = 1
             blocked: dict[TopicPartition, ErrorCode] = {}
-            try:
-                for batches, future in zip(left, futures, strict=False):
+            is_lost = False
+            for wire, batches, future in sent:
+                try:
                     self._take(wire.life, batches, await future, blocked)
-            except Disconnected:
-                await self.client.pause()
+                except Disconnected:
+                    is_lost = True
             left = [batches for batches in left if batches]
+            for place in blocked:
+                self.client.mistrust(place)
             if blocked:
                 self.check("Produce", worst_of([*blocked.values()]))
+            if blocked or is_lost:
                 await self.client.pause()
+
+    def _send(self, wire: Wire, session: Session, batches: Sequence[Batch]) -> asyncio.Future[Any]:
+        return wire.send(PRODUCE, self.versions.produce, produce_request(self.client, session, batches))
 
     def _take(
         self, life: int, batches: list[Batch], answer: Any, blocked: dict[TopicPartition, ErrorCode]
     ) -> None:
         """Strike out what is acknowledged. Of what is not, the first of a partition says why: the rest follows it."""
         found = outcomes(self.client, answer)
-        for batch in list(batches):
+        for batch in [batch for batch in batches if batch.place in found]:
             part = found[batch.place]
             if part.error_code is ErrorCode.none:
                 self._acknowledged(life, batch, part.base_offset)
@@ -283,12 +295,18 @@ class TransactionalProducer:
     # ---- asking ---------------------------------------------------------------------------------------------
 
     async def insist(
-        self, api_key: int, version: int, request: object, error_of: Callable[[Any], ErrorCode]
+        self,
+        api_key: int,
+        version: int,
+        request: object,
+        error_of: Callable[[Any], ErrorCode],
+        coordinator: Coordinator | None = None,
     ) -> Answered:
-        """Ask until the answer is one that asking again does not change."""
+        """Ask a coordinator, or one's own, until the answer is one that asking again does not change."""
         is_first = True
+        about = coordinator or transaction_coordinator(self._transactional_id)
         while True:
-            wire = await self.client.wire()
+            wire = await self.client.wire(about)
             try:
                 answer = await wire.ask(api_key, version, request)
             except Disconnected:
@@ -296,9 +314,10 @@ class TransactionalProducer:
                 await self.client.pause()
                 continue
             error = error_of(answer)
-            if error not in AGAIN:
+            if error not in self._again:
                 return Answered(answer, error, is_first)
             is_first = is_first and error in DID_NOTHING
+            self.client.mistrust(about)
             await self.client.pause()
 
     def check(self, what: str, error: ErrorCode) -> None:
@@ -307,9 +326,13 @@ class TransactionalProducer:
             raise Fenced
         if error in ABORTABLE:
             raise Abortable
-        if error and error not in AGAIN:
+        if error and error not in self._again:
             self._unexpected(what, error, ())
             raise Fenced
+
+    @property
+    def _again(self) -> Sequence[ErrorCode]:
+        return AGAIN_IN_A_CLUSTER if self.client.is_in_cluster else AGAIN
 
     def _unexpected(self, what: str, error: ErrorCode, expected: Sequence[ErrorCode]) -> None:
         if error not in expected:

@@ -43,6 +43,7 @@ AGAIN = (
     ErrorCode.unstable_offset_commit,
 )
 """The same request may go out again."""
+AGAIN_IN_A_CLUSTER = (*AGAIN, ErrorCode.not_enough_replicas_after_append, ErrorCode.request_timed_out)
 DID_NOTHING = (ErrorCode.none, ErrorCode.concurrent_transactions, ErrorCode.coordinator_load_in_progress)
 """After other errors that let a request go out again, it may have been carried out."""
 FENCED = (

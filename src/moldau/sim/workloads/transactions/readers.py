@@ -14,9 +14,9 @@ from moldau.base.ids import TopicPartition
 from moldau.records.record import Record
 from moldau.sim.client import Client, Wire
 from moldau.sim.fetching import READ_COMMITTED, Batch, Damaged, fetch_one, list_offset, unfold
-from moldau.sim.model import Ledger
+from moldau.sim.model import Ledger, Visible
 from moldau.sim.random import SimRandom
-from moldau.sim.workloads.log.readers import LATEST, TRANSIENT, Position, Reader
+from moldau.sim.workloads.log.readers import LATEST, Position, Reader, is_transient
 from moldau.sim.workloads.transactions.model import Glimpse, TransactionModel
 
 ABORT_KEY = b"\0\0\0\0"
@@ -53,15 +53,16 @@ class CommittedReader(Reader):
 
     async def look_up(self, wire: Wire, ledger: Ledger, position: Position, choice: int) -> None:
         """The end of what is committed."""
-        before = ledger.stable
+        _, before = self.relied_on(position)
         version = max(self.list_version, ISOLATION_SINCE_VERSION)
         found = await list_offset(self.client, wire, version, position.partition, LATEST, READ_COMMITTED)
         if found.error_code is ErrorCode.none:
             ledger.check_stable(before, found.offset, max(found.offset, before.next_offset))
             ledger.on_stable(wire.life, found.offset)
+            position.stable = Visible(wire.life, max(found.offset, position.stable.next_offset))
             position.move(found.offset, wire.life)
-        elif found.error_code not in TRANSIENT:
-            ledger.fail("an offset to be listed", found.error_code.name)
+        else:
+            self.on_error(position, found.error_code, "an offset to be listed")
 
 
 async def fetch_committed(
@@ -69,10 +70,10 @@ async def fetch_committed(
 ) -> Glimpse | None:
     """What is committed from an offset on, as far as one fetch goes; None where it cannot be had now."""
     ledger = client.model[place]
-    visible, stable = ledger.visible, ledger.stable
+    visible, stable = client.model.relied_on(ledger)
     part = await fetch_one(client, wire, place, offset, READ_COMMITTED, WAIT_MS)
     if part.error_code is not ErrorCode.none:
-        if part.error_code not in TRANSIENT:
+        if not is_transient(client, part.error_code):
             ledger.fail(f"offset {offset} to be read", part.error_code.name)
         return None
     ledger.check_visible(visible, part.high_watermark)

@@ -240,9 +240,11 @@ class TransactionRun:
         for place in self._plan.places:
             while True:
                 try:
-                    part = await fetch_one(client, await client.wire(), place, 0, READ_COMMITTED)
+                    part = await fetch_one(client, await client.wire(place), place, 0, READ_COMMITTED)
                 except Disconnected:
                     continue
+                if part.error_code:
+                    client.mistrust(place)
                 if not part.error_code and part.last_stable_offset == part.high_watermark:
                     break
                 await client.pause()

@@ -1,0 +1,35 @@
+"""The cluster store of a simulated run, on a host of its own that can end, pause and come back."""
+
+from __future__ import annotations
+
+from moldau.runtime.ports import Runtime
+from moldau.sim.store_client import SimStore
+from moldau.sim.store_host import StoreHost, StoreTree
+from moldau.sim.world import World
+from moldau.store.port import Store
+
+STORE = "store"
+SESSION_TIMEOUT_S = 1.5
+
+
+class StoreNode:
+    def __init__(self, world: World) -> None:
+        self.host = world.host(STORE)
+        self.tree = StoreTree()
+        self.server: StoreHost
+
+    def start(self) -> None:
+        runtime = self.host.runtime if self.host.alive else self.host.restart()
+        self.server = StoreHost(runtime, self.tree)
+
+    async def open(self, runtime: Runtime) -> Store:
+        """A broker's connection."""
+        return await SimStore.open(runtime, STORE, session_timeout_s=SESSION_TIMEOUT_S)
+
+    def expire(self, path: str) -> bool:
+        """End the session to which an entry belongs; whether there was one."""
+        session_id = self.tree.owners.get(path)
+        if session_id is None or not self.host.alive:
+            return False
+        self.server.expire(session_id)
+        return True

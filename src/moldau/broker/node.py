@@ -9,6 +9,7 @@ the next start. So does the failure of all data folders; one that fails takes it
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -29,7 +30,7 @@ from moldau.broker.parked import LongPolls
 from moldau.broker.server import Server
 from moldau.config.broker import BrokerConfig
 from moldau.config.topic import TopicConfig, topic_config
-from moldau.controller.brokers import Registration
+from moldau.controller.brokers import NO_EPOCH, Registration
 from moldau.controller.controller import Controller
 from moldau.controller.persistence import PersistentImage
 from moldau.log import names
@@ -85,6 +86,7 @@ class Broker:
         self.listeners: dict[str, Listener] = {}
         self.http: Listener | None = None
         self.is_ready = False
+        self.broker_epoch = NO_EPOCH
         self.failure: BaseException | None = None
         self._failed: asyncio.Event = asyncio.Event()
         self._store = store
@@ -120,7 +122,7 @@ class Broker:
         self.long_polls.close()
         self.coordinators.close()
         await self.log_cleaner.stop()
-        await self.log_manager.close()
+        await self.log_manager.close(self.broker_epoch)
 
     def crash(self) -> None:
         """End without a clean close, as a killed process would."""
@@ -318,17 +320,17 @@ class Broker:
         self._load_dynamic_config()
         self.coordinators = Coordinators(self)
         registration = self._registration(random.uuid(), *await self._open_logs())
-        epoch = await self.controller.register_broker(registration)
+        self.broker_epoch = await self.controller.register_broker(registration)
         self._coordinate(self.partitions.values())
         self._start_cleaner()
         self._listen()
-        await self.controller.heartbeat(self.node_id, epoch, self.image.position)
+        await self.controller.heartbeat(self.node_id, self.broker_epoch, self.image.position)
         self.is_ready = True
 
-    async def _open_logs(self) -> tuple[bool, list[TopicPartition]]:
-        """Open the logs: whether all were closed cleanly, and those that were not there."""
+    async def _open_logs(self) -> tuple[int, list[TopicPartition]]:
+        """Open the logs: the broker epoch in which all were closed cleanly, and those that were not there."""
         config = self.config
-        was_clean = await self.tasks.in_thread(self._was_stopped_cleanly)  # opening takes the marks away
+        last_epoch = await self.tasks.in_thread(self._last_clean_epoch)  # opening takes the marks away
         known_folders = KnownFolders(self._store, self.node_id)
         await known_folders.load()
         self.log_manager = LogManager(
@@ -356,11 +358,16 @@ class Broker:
             await self._open_partitions(topic, is_new=False)
         for place in self.log_manager.logs.keys() - self.partitions.keys():
             log.warning("%s is in the data folder but not in the cluster: its files are left alone", place)
-        return was_clean, [place for place in self.partitions if place not in kept]
+        return last_epoch, [place for place in self.partitions if place not in kept]
 
-    def _was_stopped_cleanly(self) -> bool:
-        exists = self.runtime.disk.exists
-        return all(exists(f"{folder}/{names.CLEAN_SHUTDOWN}") for folder in self.config.log_dirs)
+    def _last_clean_epoch(self) -> int:
+        """NO_EPOCH where a folder was not closed cleanly, or they do not agree."""
+        disk = self.runtime.disk
+        paths = [f"{folder}/{names.CLEAN_SHUTDOWN}" for folder in self.config.log_dirs]
+        if not all(disk.exists(path) for path in paths):
+            return NO_EPOCH
+        epochs = {_epoch_in(disk.read(path)) for path in paths}
+        return epochs.pop() if len(epochs) == 1 else NO_EPOCH
 
     def _start_cleaner(self) -> None:
         self.log_cleaner = LogCleaner(
@@ -396,11 +403,11 @@ class Broker:
         if self.config["moldau.http.port"] >= 0:
             self.http = self._http.listen(self.config["moldau.http.host"], self.config["moldau.http.port"])
 
-    def _registration(self, incarnation: UUID, is_clean: bool, lost: list[TopicPartition]) -> Registration:
+    def _registration(self, incarnation: UUID, last_epoch: int, lost: list[TopicPartition]) -> Registration:
         names = [endpoint.name for endpoint in self.config.listeners]
         listeners = {name: self.config.advertised_listeners.get(name) for name in names}
         rack = self.config["broker.rack"]
-        return Registration(self.node_id, incarnation, listeners, rack, is_clean=is_clean, lost=lost)
+        return Registration(self.node_id, incarnation, listeners, rack, previous_epoch=last_epoch, lost=lost)
 
     async def _give_up(self) -> None:
         self._server.close()
@@ -444,3 +451,11 @@ class Broker:
             "offline_partitions": offline,
             "data_folders": folders,
         }
+
+
+def _epoch_in(mark: bytes) -> int:
+    """The broker epoch in the mark of a clean stop; 0 where it says none, as Kafka's older brokers leave it."""
+    try:
+        return int(json.loads(mark)["brokerEpoch"])
+    except (ValueError, KeyError, TypeError):
+        return 0

@@ -56,10 +56,6 @@ class PartitionView(NamedTuple):
         return "under-replicated" if self.is_under_replicated else "ok"
 
 
-COLOURS = {"offline": "red", "under min ISR": "red", "under-replicated": "yellow"}
-"""Of the states that are not well."""
-
-
 def of_metadata(topic: str, partition: Any, min_isr: int) -> PartitionView:
     """A partition of confluent-kafka's metadata."""
     leader = partition.leader if partition.leader >= 0 else None

@@ -11,7 +11,7 @@ from moldau.base.ids import TopicPartition
 from moldau.cli.partition_health import PartitionView
 from moldau.cli.reassign_plan import NotEnoughBrokers, Replicas, drain, place_of, spread
 
-NO_RACKS = {number: None for number in range(1, 6)}
+NO_RACKS: dict[int, str | None] = dict.fromkeys(range(1, 6))
 RACKS = {1: "a", 2: "b", 3: "c", 4: "a", 5: "b", 6: "c"}
 
 
@@ -48,7 +48,7 @@ def test_what_is_even_stays_as_it_is() -> None:
 
 def test_a_new_broker_gets_its_share_and_nothing_else_moves() -> None:
     partitions = ring("orders", 12, 3, 3)
-    plan = spread(partitions, ["orders"], {number: None for number in (1, 2, 3, 4)})
+    plan = spread(partitions, ["orders"], dict.fromkeys((1, 2, 3, 4)))
     assert load(after(partitions, plan)) == {1: 9, 2: 9, 3: 9, 4: 9}
     assert moves(partitions, plan) == 9
 
@@ -56,7 +56,7 @@ def test_a_new_broker_gets_its_share_and_nothing_else_moves() -> None:
 def test_many_topics_of_one_partition_are_even_too() -> None:
     partitions = [one for number in range(30) for one in topic(f"topic-{number:02}", (1, 2, 3))]
     plan = spread(partitions, {one.topic for one in partitions}, NO_RACKS)
-    assert load(after(partitions, plan)) == {number: 18 for number in range(1, 6)}
+    assert load(after(partitions, plan)) == dict.fromkeys(range(1, 6), 18)
     assert moves(partitions, plan) == 36
     leads = Counter(replicas[0] for replicas in after(partitions, plan).values())
     assert max(leads.values()) - min(leads[number] for number in range(1, 6)) <= 3
@@ -102,7 +102,7 @@ def test_preferred_leaders_of_what_moves_are_even() -> None:
 
 def test_too_few_brokers_are_said_so() -> None:
     with pytest.raises(NotEnoughBrokers) as error:
-        drain(ring("orders", 3, 3, 3), 3, {number: None for number in (1, 2, 3)})
+        drain(ring("orders", 3, 3, 3), 3, dict.fromkeys((1, 2, 3)))
     assert (error.value.wanted, error.value.brokers) == (3, [1, 2])
 
 

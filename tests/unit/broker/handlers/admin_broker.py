@@ -75,6 +75,9 @@ class AdminBroker:
     def spawn(self, work: Any, *, name: str) -> Any:
         return asyncio.ensure_future(work)
 
+    async def sleep(self, delay_s: float) -> None:
+        await asyncio.sleep(delay_s)
+
     def _on_delta(self, delta: Delta) -> None:
         self.controller.applied(1, delta.position)
         for name, topic in self.image.topics.items():

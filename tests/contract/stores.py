@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
+
+from kazoo.client import KazooClient
 
 from moldau.runtime.ports import Runtime
 from moldau.runtime.real import close_runtime, new_event_loop, real_runtime
@@ -16,6 +19,8 @@ from moldau.sim.world import SimHost, World
 from moldau.store.memory import MemoryStore, Tree
 from moldau.store.port import Store
 from moldau.store.sqlite import SqliteStore
+from moldau.store.zookeeper import ZookeeperStore
+from moldau.store.zookeeper_url import Address, parse
 
 T = TypeVar("T")
 Scene = Callable[["Party"], Coroutine[Any, Any, None]]
@@ -201,6 +206,39 @@ class SimStage:
 
 def sim_stage(seed: int) -> Callable[[Path], Stage]:
     return lambda _folder: SimStage(seed)
+
+
+class ZookeeperParty(RealParty):
+    quiet_s = 0.2
+    session_timeout_s = 1.5
+
+    def __init__(self, runtime: Runtime, address: Address) -> None:
+        super().__init__(runtime)
+        self._address = address
+
+    async def open(self) -> Store:
+        store = await ZookeeperStore.open(
+            self.runtime.tasks, self._address, session_timeout_s=self.session_timeout_s
+        )
+        self.stores.append(store)
+        return store
+
+    async def expire(self, store: Store) -> None:
+        await self.runtime.tasks.in_thread(expire_session, store)
+
+
+def expire_session(store: object) -> None:
+    """A second connection takes the session over and ends it, as ZooKeeper's own tests do."""
+    assert isinstance(store, ZookeeperStore) and store._client is not None
+    thief = KazooClient(store._address.hosts, client_id=store._client.client_id, timeout=10)
+    thief.start(timeout=20)
+    thief.stop()
+    thief.close()
+
+
+def zookeeper_stage(hosts: str) -> Stage:
+    address = parse(f"{hosts}/test/{uuid.uuid4().hex}")
+    return RealStage(lambda runtime: ZookeeperParty(runtime, address))
 
 
 STAGES: dict[str, Callable[[Path], Stage]] = {

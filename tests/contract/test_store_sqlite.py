@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -45,6 +46,8 @@ async def main(runtime):
         ended.set()
     await store.begin_session(on_end)
     await store.multi([Create(f"/live/{name}", b"", ephemeral=True)])
+    if "stand" in sys.argv:
+        candidacy = await store.stand("/election", name.encode())
     if "fork" in sys.argv and os.fork() == 0:
         import time
         time.sleep(20)
@@ -126,6 +129,28 @@ def test_a_killed_process_is_seen_at_once(tmp_path: Path, options: tuple[str, ..
             await runtime.tasks.sleep(0.1)
             process.kill()
             assert await gone(store, "/live/1") < DEATH_SEEN_S
+        await store.close()
+
+    play(scene)
+
+
+def test_the_next_candidate_leads_at_once_and_only_one_at_a_time(tmp_path: Path) -> None:
+    async def scene(runtime: Runtime) -> None:
+        store = await SqliteStore.open(runtime.tasks, str(tmp_path / "s"), session_timeout_s=LONG_LEASE_S)
+        await store.begin_session(lambda: None)
+        with contextlib.ExitStack() as stack:
+            members = [
+                stack.enter_context(member(tmp_path / "s", str(n), LONG_LEASE_S, "stand")) for n in range(4)
+            ]
+            own = await store.stand("/election", b"own")
+            for process in members:
+                leader = await store.first("/election")
+                assert leader is not None and not own.is_first
+                begun_s = time.monotonic()
+                process.kill()
+                await gone(store, leader.path)
+                assert time.monotonic() - begun_s < DEATH_SEEN_S
+            await asyncio.wait_for(own.won(), DEATH_SEEN_S)
         await store.close()
 
     play(scene)
@@ -242,6 +267,10 @@ def test_nothing_is_left_beside_the_file(tmp_path: Path) -> None:
                 process.kill()
                 await gone(store, f"/live/{number}")
         await store.begin_session(lambda: None)
+        await store.close()
+        for name in ("77", "bell-12345678-x"):  # of processes that died before anybody heard of them
+            os.mkfifo(tmp_path / "s-sessions" / name)
+        store = await SqliteStore.open(runtime.tasks, str(tmp_path / "s"))
         await store.close()
         assert os.listdir(tmp_path / "s-sessions") == []
 

@@ -215,31 +215,27 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "moldau" / "apache-kafka"
 
 
-def find_java() -> str:
+def find_java(what: str = "Apache Kafka") -> str:
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
     if java is None:
-        raise Unavailable(
-            f"Apache Kafka needs Java {JAVA_VERSION_MIN} or newer, and there is no `java` here."
-        )
+        raise Unavailable(f"{what} needs Java {JAVA_VERSION_MIN} or newer, and there is no `java` here.")
     printed = subprocess.run(
         [java, "-version"], capture_output=True, text=True, timeout=30, check=False
     ).stderr
     found = re.search(r'version "(\d+)', printed)
     if found is None or int(found[1]) < JAVA_VERSION_MIN:
         says = printed.splitlines()[0] if printed else "nothing"
-        raise Unavailable(
-            f"Apache Kafka needs Java {JAVA_VERSION_MIN} or newer; `java -version` says {says}."
-        )
+        raise Unavailable(f"{what} needs Java {JAVA_VERSION_MIN} or newer; `java -version` says {says}.")
     return java
 
 
-def fetch(target: Path, artifacts: Sequence[Artifact]) -> None:
+def fetch(target: Path, artifacts: Sequence[Artifact], what: str = "Apache Kafka") -> None:
     """Let Maven copy the jars and their dependencies. The folder appears whole or not at all."""
     maven = shutil.which("mvn")
     if maven is None:
         raise Unavailable(
-            f"Apache Kafka's jars are not in {cache_folder()}, and there is no `mvn` here to fetch them."
+            f"{what}'s jars are not in {cache_folder()}, and there is no `mvn` here to fetch them."
         )
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as workshop:
@@ -255,10 +251,10 @@ def fetch(target: Path, artifacts: Sequence[Artifact]) -> None:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise Unavailable(f"Maven did not fetch Kafka's jars within {FETCH_TIMEOUT_S} s.") from None
+            raise Unavailable(f"Maven did not fetch {what}'s jars within {FETCH_TIMEOUT_S} s.") from None
         if done.returncode:
             reason = next((line for line in done.stdout.splitlines() if "ERROR" in line), done.stdout[-300:])
-            raise Unavailable(f"Maven could not fetch Apache Kafka's jars: {reason}")
+            raise Unavailable(f"Maven could not fetch {what}'s jars: {reason}")
         try:
             jars.rename(target)
         except OSError:

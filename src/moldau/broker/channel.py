@@ -279,7 +279,7 @@ def _plain_registration(registration: Registration) -> dict[str, Any]:
         "rack": registration.rack,
         "log_dirs": [directory.hex for directory in registration.log_dirs],
         "boot_id": registration.boot_id,
-        "is_clean": registration.is_clean,
+        "previous_epoch": registration.previous_epoch,
         "lost": sorted(registration.lost),
         "cluster_id": registration.cluster_id,
     }
@@ -297,7 +297,7 @@ def registration_from(plain: dict[str, Any]) -> Registration:
         plain["rack"],
         tuple(UUID(text) for text in plain["log_dirs"]),
         str(plain["boot_id"]),
-        bool(plain["is_clean"]),
+        int(plain["previous_epoch"]),
         [TopicPartition(str(name), int(index)) for name, index in plain["lost"]],
         plain["cluster_id"],
     )

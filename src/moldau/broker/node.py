@@ -10,6 +10,7 @@ recovered at the next start. So does the failure of all data folders; one that f
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -36,6 +37,7 @@ from moldau.broker.replicas import Replicas
 from moldau.broker.server import Server
 from moldau.config.broker import BrokerConfig
 from moldau.config.topic import TopicConfig, topic_config
+from moldau.controller.brokers import NO_EPOCH
 from moldau.controller.controller import Controller
 from moldau.controller.producer_ids import ProducerIds
 from moldau.coordinator.reply import Reply
@@ -261,7 +263,7 @@ class Broker:
         await self.feed.begin()
         self._load_dynamic_config()
         self.coordinators = Coordinators(self)
-        is_clean = await self._open_logs()
+        previous_epoch = await self._open_logs()
         lost = await self.replicas.open_all()
         self.on_opened()
         self._start_cleaner()
@@ -271,7 +273,7 @@ class Broker:
             listeners,
             self.config["broker.rack"],
             tuple(folder.directory_id for folder in self.log_manager.folders if folder.directory_id),
-            is_clean=is_clean,
+            previous_epoch=previous_epoch,
             lost=lost,
         )
         await self.replicas.remove_strays()
@@ -281,10 +283,10 @@ class Broker:
         self._dispatcher.serve_clients()
         self.is_ready = True
 
-    async def _open_logs(self) -> bool:
-        """Open the logs in the data folders; whether all were closed cleanly."""
+    async def _open_logs(self) -> int:
+        """Open the logs in the data folders; the broker epoch in which all were closed cleanly."""
         config = self.config
-        was_clean = await self.tasks.in_thread(self._was_stopped_cleanly)  # opening takes the marks away
+        last_epoch = await self.tasks.in_thread(self._last_clean_epoch)  # opening takes the marks away
         known_folders = KnownFolders(self._store, self.node_id)
         await known_folders.load()
         self.log_manager = self.replicas.log_manager = LogManager(
@@ -315,11 +317,16 @@ class Broker:
             self.log_manager.write_checkpoints_of,
             _fetcher_settings(config),
         )
-        return was_clean
+        return last_epoch
 
-    def _was_stopped_cleanly(self) -> bool:
-        exists = self.runtime.disk.exists
-        return all(exists(f"{folder}/{names.CLEAN_SHUTDOWN}") for folder in self.config.log_dirs)
+    def _last_clean_epoch(self) -> int:
+        """NO_EPOCH where a folder was not closed cleanly, or they do not agree."""
+        disk = self.runtime.disk
+        paths = [f"{folder}/{names.CLEAN_SHUTDOWN}" for folder in self.config.log_dirs]
+        if not all(disk.exists(path) for path in paths):
+            return NO_EPOCH
+        epochs = {_epoch_in(disk.read(path)) for path in paths}
+        return epochs.pop() if len(epochs) == 1 else NO_EPOCH
 
     def _start_cleaner(self) -> None:
         self.log_cleaner = LogCleaner(
@@ -519,6 +526,14 @@ class Broker:
 
 
 BROKER_RECORDS = (BrokerRegistered, BrokerChanged, BrokerUnregistered)
+
+
+def _epoch_in(mark: bytes) -> int:
+    """The broker epoch in the mark of a clean stop; 0 where it says none, as Kafka's older brokers leave it."""
+    try:
+        return int(json.loads(mark)["brokerEpoch"])
+    except (ValueError, KeyError, TypeError):
+        return 0
 
 
 def _is_broker_config(record: Record) -> bool:

@@ -17,7 +17,7 @@ from moldau.base.ids import TopicPartition
 from moldau.broker.channel import ControllerChannel
 from moldau.broker.feed import ImageFeed
 from moldau.broker.membership import Membership
-from moldau.controller.brokers import Registration
+from moldau.controller.brokers import NO_EPOCH, Registration
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.records import BrokerInfo
 from moldau.runtime.ports import Tasks
@@ -27,7 +27,6 @@ log = logging.getLogger(__name__)
 RETRY_PAUSE_S = 0.05
 SHUT_DOWN_PAUSE_S = 0.02
 SHUT_DOWN_PATIENCE_S = 30.0
-NO_EPOCH = -1
 
 
 class Refused(Exception):
@@ -67,14 +66,16 @@ class Registrar:
         rack: str | None,
         log_dirs: tuple[UUID, ...],
         *,
-        is_clean: bool,
+        previous_epoch: int,
         lost: Sequence[TopicPartition],
     ) -> None:
-        """Register for the first time; it is in the image when this returns."""
+        """Register for the first time; it is in the image when this returns.
+
+        `previous_epoch`: of the life that was stopped cleanly before this one."""
         self._listeners, self._rack, self._log_dirs = listeners, rack, log_dirs
         while True:
             try:
-                await self._register(is_clean=is_clean, lost=lost)
+                await self._register(previous_epoch, lost)
                 break
             except KafkaError as error:
                 if error.code is not ErrorCode.request_timed_out:
@@ -109,7 +110,7 @@ class Registrar:
                 own = self._own
                 try:
                     if own is None:
-                        await self._register(is_clean=True, lost=())
+                        await self._register(self.epoch, ())  # nothing was lost: the process lives
                         await self._tasks.sleep(0)
                         await self._feed.until(lambda: self._own is not None or self._is_leaving)
                     elif own.is_fenced:
@@ -124,7 +125,7 @@ class Registrar:
         finally:
             self._is_looking = False
 
-    async def _register(self, *, is_clean: bool, lost: Sequence[TopicPartition]) -> None:
+    async def _register(self, previous_epoch: int, lost: Sequence[TopicPartition]) -> None:
         registration = Registration(
             self._node_id,
             self._membership.incarnation,
@@ -132,7 +133,7 @@ class Registrar:
             self._rack,
             self._log_dirs,
             self._boot_id,
-            is_clean,
+            previous_epoch,
             lost,
             self._image.cluster_id,
         )

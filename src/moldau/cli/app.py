@@ -20,7 +20,7 @@ from moldau.cli.options import expect_json, json_wanted
 from moldau.cli.output import say, wrapped
 
 COMMANDS = {
-    "up": "Run a broker on this machine until Ctrl-C.",
+    "up": "Run a broker, or several, on this machine until Ctrl-C.",
     "broker": "Run one broker from a configuration file.",
     "topic": "Create, list, describe, alter, trim and delete topics.",
     "message": "Produce messages from stdin, consume to stdout.",
@@ -30,6 +30,7 @@ COMMANDS = {
     "log": "Dump, verify and measure the files of a data folder.",
     "import": "Take over the data of an Apache Kafka 4 node.",
     "bench": "Measure throughput and latency of a cluster.",
+    "zookeeper": "Run a ZooKeeper ensemble on this machine, for trials and tests.",
     "doctor": "Check this machine, a data folder and a cluster.",
     "completion": "Print the completion script of a shell.",
 }

@@ -9,7 +9,7 @@ import click
 from moldau.cli.complete import broker_pairs, files
 from moldau.cli.data_folder import STORE_FILE, prepare_folder, refuse_foreign_broker
 from moldau.cli.help import Command
-from moldau.cli.launch import Launch, log_options, read_config, run_broker, store_option, store_path
+from moldau.cli.launch import Launch, log_options, read_config, run_broker, store_option, store_url
 from moldau.cli.options import json_option, parse_pairs, set_option
 
 
@@ -19,6 +19,8 @@ from moldau.cli.options import json_option, parse_pairs, set_option
     examples="""
 moldau broker --config broker.toml
 moldau broker --config server.properties --set log.dirs=/var/lib/moldau
+# One of several, on machines that share a ZooKeeper ensemble
+moldau broker -c broker.toml --store zookeeper:zk1:2181,zk2:2181/moldau
 # A minimal broker.toml:
 #   node.id = 1
 #   listeners = ["PLAINTEXT://:9092"]
@@ -48,8 +50,8 @@ def command(
     config = read_config({}, path, parse_pairs(settings, "--set"))
     option = "log.dirs"
     default_store = os.path.join(config.log_dir, STORE_FILE)
-    store_file = store_path(store or config["moldau.store"], default_store)
+    url = store_url(store or config["moldau.store"], default_store)
     refuse_foreign_broker(config.log_dir, option)
-    if store_file == default_store or len(config.log_dirs) == 1:
+    if url == store_url("", default_store) or len(config.log_dirs) == 1:
         prepare_folder(config.log_dir, option)  # else the broker can do without one of its folders
-    run_broker(Launch(config, store_file, as_json, log_level, log_format))
+    run_broker(Launch(config, url, as_json, log_level, log_format))

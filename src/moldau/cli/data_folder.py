@@ -60,7 +60,8 @@ def refuse_foreign_broker(folder: str, option: str) -> None:
             f"`moldau import --in-place {folder}` makes it Moldau's, `moldau import --from {folder}` copies it;"
             " nothing was touched.",
         )
-    if names and "meta.properties" not in names and set(names) - {PID_FILE, ".lock", STORE_FILE}:
+    others = [name for name in names if name not in (PID_FILE, ".lock") and not name.startswith(STORE_FILE)]
+    if others and "meta.properties" not in names:
         raise foreign(folder, names, option)
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from moldau.broker.node import Broker
     from moldau.config.broker import BrokerConfig
     from moldau.runtime.ports import Runtime
+    from moldau.store.port import Store
 
 log = logging.getLogger("moldau.cli")
 Decorator = Callable[[Any], Any]
@@ -36,10 +37,12 @@ class Launch:
     """A broker that is to run: its settings, where the cluster's state is, and how it speaks."""
 
     config: BrokerConfig
-    store_path: str
+    store: str
     as_json: bool = False
     log_level: str = "info"
     log_format: str = "auto"
+    name: str = ""
+    """Of the process among others of its kind, for the logs: `broker-2`."""
 
     @property
     def pid_file(self) -> str:
@@ -63,7 +66,8 @@ def log_options(function: Any) -> Any:
 store_option = click.option(
     "--store",
     metavar="URL",
-    help=f"Where the cluster's state is kept: sqlite:PATH.  [default: {STORE_FILE} with the data]",
+    help="Where the cluster's state is kept: sqlite:PATH on one machine, "
+    f"zookeeper:HOST:PORT,.../CHROOT on several.  [default: {STORE_FILE} with the data]",
 )
 
 
@@ -110,49 +114,59 @@ def sentence_case(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def store_path(url: str, default: str) -> str:
-    """The file of the store that a `--store` names."""
+def store_url(url: str, default_path: str) -> str:
+    """The store that a `--store` names: checked as far as its text goes."""
+    from moldau.store.open import check_store_url
+
     if not url:
-        return default
-    kind, colon, rest = url.partition(":")
-    if kind == "sqlite" and colon and rest:
-        return rest
-    raise usage(f"'{url}' names no cluster store.", "Write sqlite:PATH; other stores come with replication.")
+        return f"sqlite:{default_path}"
+    try:
+        check_store_url(url)
+    except ValueError as error:
+        hint = "" if "sqlite:PATH" in str(error) else "Write zookeeper:HOST:PORT,HOST:PORT,.../CHROOT."
+        raise usage(f"--store: {str(error).rstrip('.')}.", hint) from error
+    return url
 
 
 def run_broker(launch: Launch) -> None:
     """Run until a signal; CliError where it cannot start."""
     from moldau.runtime.real import run
+    from moldau.runtime.real.process import install_signal_handlers
+
+    async def main(runtime: Runtime) -> None:
+        stopping = asyncio.Event()
+        install_signal_handlers(asyncio.get_running_loop(), lambda: stop_or_leave(stopping))
+        await serve(runtime, launch, stopping, lambda servers: announce(servers, launch.as_json))
+
+    prepare_process(launch)
+    run(main)
+
+
+def prepare_process(launch: Launch) -> None:
     from moldau.runtime.real.process import raise_descriptor_limit
 
-    set_up_logging(launch.log_level, "json" if launch.as_json else launch.log_format)
+    log_format = "json" if launch.as_json else launch.log_format
+    set_up_logging(launch.log_level, log_format, process=launch.name)
     raise_descriptor_limit()
     for warning in launch.config.warnings:
         log.warning(warning)
-    run(lambda runtime: serve(runtime, launch))
 
 
-async def serve(runtime: Runtime, launch: Launch) -> None:
+async def serve(
+    runtime: Runtime, launch: Launch, stopping: asyncio.Event, on_ready: Callable[[str], object]
+) -> None:
+    """Run a broker until `stopping`, and stop it cleanly; `on_ready` is told the bootstrap servers."""
     from moldau.broker.node import Broker
-    from moldau.runtime.real.process import install_signal_handlers, tune_gc
-    from moldau.store.sqlite import SqliteStore
+    from moldau.runtime.real.process import tune_gc
 
-    stopping = asyncio.Event()
-    install_signal_handlers(asyncio.get_running_loop(), lambda: stop_or_leave(stopping))
-    try:
-        os.makedirs(os.path.dirname(os.path.abspath(launch.store_path)), exist_ok=True)
-        store = await SqliteStore.open(runtime.tasks, launch.store_path)
-    except OSError as error:
-        raise cannot_start(
-            f"{str(error).rstrip('.')}.", "Name another file with --store sqlite:PATH."
-        ) from error
+    store = await opened_store(runtime, launch.store)
     broker = Broker(launch.config, runtime, store, process_id=os.getpid())
     try:
         await start(broker, launch)
         runtime.tasks.spawn(stop_on_failure(broker, stopping), name="watch for failure")
         write_pid(launch.pid_file)  # only now is the folder ours: until here the file may be another broker's
-        announce(broker.bootstrap_servers, launch.as_json)
-        log.info("ready; Ctrl-C stops it", extra=facts(broker, launch))
+        on_ready(broker.bootstrap_servers)
+        log.info("ready" if launch.name else "ready; Ctrl-C stops it", extra=facts(broker, launch))
         tune_gc()
         await stopping.wait()
         if broker.failure is not None:
@@ -164,6 +178,21 @@ async def serve(runtime: Runtime, launch: Launch) -> None:
         await store.close()
         remove_pid(launch.pid_file)
     log.info("stopped")
+
+
+async def opened_store(runtime: Runtime, url: str) -> Store:
+    from moldau.store.open import open_store
+
+    kind, _, path = url.partition(":")
+    try:
+        if kind == "sqlite":
+            os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+        return await open_store(url, runtime)
+    except OSError as error:
+        hint = "Name another file with --store sqlite:PATH."
+        if kind != "sqlite":
+            hint = "Check the addresses of --store, and that the ensemble runs."
+        raise cannot_start(f"{sentence_case(str(error)).rstrip('.')}.", hint) from error
 
 
 async def start(broker: Broker, launch: Launch) -> None:

@@ -24,26 +24,29 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 _LEVEL_COLOURS = {"DEBUG": "blue", "INFO": "green", "WARNING": "yellow", "ERROR": "red", "CRITICAL": "red"}
 
 
-def set_up_logging(level: str, log_format: str, stream: TextIO | None = None) -> None:
-    """Send the process's logs to `stream` (stderr). Libraries are heard from their warnings upwards."""
+def set_up_logging(level: str, log_format: str, stream: TextIO | None = None, *, process: str = "") -> None:
+    """Send the process's logs to `stream` (stderr). Libraries are heard from their warnings upwards.
+
+    Where several processes write to one stream, `process` tells which of them it was.
+    """
     stream = stream or sys.stderr
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(formatter_for(log_format, stream))
+    handler.setFormatter(formatter_for(log_format, stream, process))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("moldau").setLevel(level.upper())
 
 
-def formatter_for(log_format: str, stream: TextIO) -> logging.Formatter:
+def formatter_for(log_format: str, stream: TextIO, process: str = "") -> logging.Formatter:
     if log_format == "auto":
         log_format = "text" if stream.isatty() else "json"
     if log_format == "json":
-        return JsonFormatter()
+        return JsonFormatter(process)
     if log_format == "logfmt":
-        return LogfmtFormatter()
+        return LogfmtFormatter(process)
     setting = colour_setting()
-    return TextFormatter(coloured=stream.isatty() if setting is None else setting)
+    return TextFormatter(process, coloured=stream.isatty() if setting is None else setting)
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
@@ -51,10 +54,11 @@ def fields_of(record: logging.LogRecord) -> dict[str, Any]:
 
 
 class TextFormatter(logging.Formatter):
-    """`12:30:01.250 INFO  listening  listener=PLAINTEXT port=9092`"""
+    """`12:30:01.250 INFO  listening  listener=PLAINTEXT port=9092`, behind the name of the process if it has one"""
 
-    def __init__(self, *, coloured: bool) -> None:
+    def __init__(self, process: str = "", *, coloured: bool) -> None:
         super().__init__()
+        self._process = process
         self._style_text: Callable[..., str] = click.style if coloured else lambda text, **_style: text
 
     def format(self, record: logging.LogRecord) -> str:
@@ -63,6 +67,8 @@ class TextFormatter(logging.Formatter):
         level = style(f"{record.levelname:<7}", fg=_LEVEL_COLOURS.get(record.levelname, "white"))
         fields = " ".join(f"{name}={logfmt_value(value)}" for name, value in fields_of(record).items())
         line = f"{style(moment, dim=True)} {level} {record.getMessage()}"
+        if self._process:
+            line = f"{style(self._process, fg='cyan')} {line}"
         if fields:
             line += f"  {style(fields, dim=True)}"
         if record.exc_info:
@@ -71,6 +77,10 @@ class TextFormatter(logging.Formatter):
 
 
 class _StructuredFormatter(logging.Formatter):
+    def __init__(self, process: str = "") -> None:
+        super().__init__()
+        self._process = {"process": process} if process else {}
+
     def document(self, record: logging.LogRecord) -> dict[str, Any]:
         document: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created).astimezone().isoformat(timespec="milliseconds"),
@@ -78,7 +88,7 @@ class _StructuredFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        document |= fields_of(record)
+        document |= self._process | fields_of(record)
         if record.exc_info:
             document["exception"] = self.formatException(record.exc_info)
         return document

@@ -1,12 +1,14 @@
-"""`moldau up`: a broker on this machine, until Ctrl-C."""
+"""`moldau up`: a broker on this machine, or several, until Ctrl-C."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import click
 
@@ -18,21 +20,25 @@ from moldau.cli.data_folder import (
     prepare_folder,
     refuse_foreign_cluster,
 )
-from moldau.cli.errors import usage
+from moldau.cli.errors import Exit, usage
 from moldau.cli.help import Command
-from moldau.cli.launch import Launch, log_options, read_config, run_broker, store_option, store_path
+from moldau.cli.launch import Launch, log_options, read_config, run_broker, store_option, store_url
+from moldau.cli.logging_setup import set_up_logging
 from moldau.cli.options import Whole, json_option, parse_pairs, set_option
+from moldau.cli.up_plan import (
+    BROKERS_MAX,
+    FreePorts,
+    configs_of,
+    named,
+    new_brokers,
+    number_of_brokers,
+    settings_for,
+)
+
+log = logging.getLogger("moldau.cli")
 
 TEMPORARY = ":temp:"
 BROKER_ID = 1
-DEFAULTS = {
-    # On one machine, for one person: nobody else is about to join a group, and no other broker can hold a copy.
-    "group.initial.rebalance.delay.ms": "0",
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-}
-"""Where `moldau up` starts from something else than Kafka's default."""
 
 
 @click.command(
@@ -49,14 +55,25 @@ moldau up --set listeners=PLAINTEXT://127.0.0.1:9092
 moldau up --set num.partitions=3 --set message.max.bytes=10485760
 # With metrics and health on http://127.0.0.1:9100
 moldau up --set moldau.http.port=9100
+# A cluster: three brokers on 9092, 9093 and 9094, a process each
+moldau up --brokers 3
 """,
+)
+@click.option(
+    "-n",
+    "--brokers",
+    type=Whole(1, BROKERS_MAX),
+    metavar="N",
+    help="How many brokers, each a process of its own if there are several.  "
+    "[default: as many as the data folder has, or 1]",
 )
 @click.option(
     "-p",
     "--port",
     type=Whole(0, 65535),
     metavar="PORT",
-    help="Where the broker listens; 0 takes a free one.  [default: 9092]",
+    help="Where the broker listens, the next ones on the ports behind it; 0 takes free ones.  "
+    "[default: 9092]",
 )
 @click.option(
     "-d",
@@ -68,23 +85,31 @@ moldau up --set moldau.http.port=9100
     help=f"The data folder; {TEMPORARY} is thrown away at the end.",
 )
 @store_option
+@click.option("--no-restart", is_flag=True, help="Leave a broker dead that ends; else it is started again.")
 @set_option(
-    "-s", "--set", text="A config of the broker, by Kafka's name; may be repeated.", complete=broker_pairs
+    "-s", "--set", text="A config of the brokers, by Kafka's name; may be repeated.", complete=broker_pairs
 )
 @log_options
 @json_option("Print the ready line and the logs as JSON.")
 def command(
+    brokers: int | None,
     port: int | None,
     data: str,
     store: str | None,
+    no_restart: bool,
     settings: tuple[str, ...],
     log_level: str,
     log_format: str,
     as_json: bool,
-) -> None:
-    """Run a broker on this machine until Ctrl-C.
+) -> int:
+    """Run a broker, or several, on this machine until Ctrl-C.
 
     It prints one line `ready: bootstrap.servers=...` on stdout when clients can work; logs go to stderr.
+
+    With --brokers N topics have copies on other brokers: default.replication.factor and those of the
+    cluster's own topics are 3, or N if that is less; from 3 brokers on min.insync.replicas is 2, so that a
+    write with acks=all outlives any one broker. A broker that ends is started again; Ctrl-C stops one after
+    the other, Ctrl-C twice ends them at once. Broker I has its data and its pid in DIR/broker-I.
     """
     options = parse_pairs(settings, "--set")
     for name in ("log.dirs", "log.dir", "node.id", "broker.id"):
@@ -96,15 +121,67 @@ def command(
         options["listeners"] = f"PLAINTEXT://:{port}"
     with data_folder(data) as given:
         folder = os.path.abspath(given)
-        broker_id = only_broker(folder, default=BROKER_ID)
-        defaults = DEFAULTS | {"node.id": str(broker_id), "log.dirs": broker_folder(folder, broker_id)}
-        config = read_config(defaults, None, options)
         refuse_foreign_cluster(folder, "--data")
+        number = number_of_brokers(folder, brokers)
+        look = Look(as_json, log_level, log_format)
+        if number == 1:
+            run_one(folder, store, options, look)
+            return Exit.OK
+        return run_several(folder, number, store, options, look, restarts=not no_restart)
+
+
+class Look(NamedTuple):
+    """How it speaks."""
+
+    as_json: bool
+    log_level: str
+    log_format: str
+
+
+def run_one(folder: str, store: str | None, options: dict[str, str], look: Look) -> None:
+    """One broker, in this process."""
+    broker_id = only_broker(folder, default=BROKER_ID)
+    defaults = settings_for(1) | {"node.id": str(broker_id), "log.dirs": broker_folder(folder, broker_id)}
+    config = read_config(defaults, None, options)
+    prepare_folder(folder, "--data")
+    prepare_folder(broker_folder(folder, broker_id), "--data")
+    url = store_url(store or config["moldau.store"], os.path.join(folder, STORE_FILE))
+    run_broker(Launch(config, url, *look))
+
+
+def run_several(
+    folder: str, number: int, store: str | None, options: dict[str, str], look: Look, *, restarts: bool
+) -> int:
+    """A process for each broker, and this one to look after them."""
+    from moldau.cli.supervised import Order
+    from moldau.cli.supervisor import supervise
+
+    base = read_config(settings_for(number) | {"node.id": "1", "log.dirs": folder}, None, options)
+    url = store_url(store or base["moldau.store"], os.path.join(folder, STORE_FILE))
+    log_format = "json" if look.as_json else look.log_format
+    ports = FreePorts()
+    try:
+        configs = configs_of(base, folder, number, ports.take)
+        ports.let_brokers_have_them()
+        new = new_brokers(folder, number)
         prepare_folder(folder, "--data")
-        prepare_folder(broker_folder(folder, broker_id), "--data")
-        default_store = os.path.join(folder, STORE_FILE)
-        path = store_path(store or config["moldau.store"], default_store)
-        run_broker(Launch(config, path, as_json, log_level, log_format))
+        for config in configs:
+            prepare_folder(config.log_dir, "--data")
+        set_up_logging(look.log_level, log_format)
+        if new:
+            log.info(
+                "%s new here: what is there stays where it is until `moldau cluster reassign` moves it",
+                f"{named(new)} {'is' if len(new) == 1 else 'are'}",
+            )
+        orders = [
+            Order(
+                f"broker-{config.node_id}", dict(config.static), url, look.log_level, log_format, os.getpid()
+            )
+            for config in configs
+        ]
+        return supervise(orders, restarts=restarts, as_json=look.as_json, data=folder)
+    finally:
+        ports.close()
 
 
 @contextlib.contextmanager

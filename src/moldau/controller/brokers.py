@@ -33,6 +33,8 @@ from moldau.metadata.records import (
     Record,
 )
 
+NO_EPOCH = -1
+
 
 class Registration(NamedTuple):
     """What a broker says of itself when it comes. It has opened its logs before."""
@@ -43,8 +45,8 @@ class Registration(NamedTuple):
     rack: str | None = None
     log_dirs: tuple[UUID, ...] = ()
     boot_id: str = ""
-    is_clean: bool = True
-    """It was stopped cleanly, or is new."""
+    previous_epoch: int = NO_EPOCH
+    """Its epoch when it was last stopped cleanly, by the mark that it found in its log dirs; -1 where there is none."""
     lost: Collection[TopicPartition] = ()
     """Partitions that the cluster says it holds, and whose log was not there, or not as it was left."""
     cluster_id: str | None = None
@@ -100,8 +102,7 @@ def decide_register(
         log_dirs=wanted.log_dirs,
         boot_id=wanted.boot_id,
     )
-    cut_off = not wanted.is_clean and (before is None or before.boot_id != wanted.boot_id)
-    changes = _come_back(image, rules, wanted, cut_off=cut_off)
+    changes = _come_back(image, rules, wanted, before)
     # The registration comes last: interrupted before it, the broker registers again, and all of it is done again.
     return Registered([*changes.records(), BrokerRegistered(broker)], broker.epoch)
 
@@ -119,7 +120,10 @@ def _check_log_dirs(image: ClusterImage, wanted: Registration) -> None:
                     )
 
 
-def _come_back(image: ClusterImage, rules: Rules, wanted: Registration, *, cut_off: bool) -> Changes:
+def _come_back(image: ClusterImage, rules: Rules, wanted: Registration, before: BrokerInfo | None) -> Changes:
+    # A clean stop of a life that never registered says nothing of the one before: its mark has no epoch, or another.
+    is_clean = wanted.previous_epoch != NO_EPOCH and (before is None or before.epoch == wanted.previous_epoch)
+    cut_off = not is_clean and (before is None or before.boot_id != wanted.boot_id)
     broker_id, lost = wanted.id, frozenset(wanted.lost)
     changes = Changes(image, rules, leaving=(broker_id,))
     for topic, index, state in changes.partitions():
@@ -128,7 +132,7 @@ def _come_back(image: ClusterImage, rules: Rules, wanted: Registration, *, cut_o
         has_lost = bool(lost) and TopicPartition(topic.name, index) in lost
         offline = _without(state.offline, broker_id)
         if _is_last(state, broker_id):
-            if state.leader == broker_id and (has_lost or not wanted.is_clean):
+            if state.leader == broker_id and (has_lost or not is_clean):
                 changes.put(
                     topic, index, state._replace(leader_epoch=state.leader_epoch + 1, offline=offline)
                 )

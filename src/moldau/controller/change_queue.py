@@ -26,7 +26,9 @@ CHANGES_WAITING_MAX = 5_000
 OnDelta = Callable[[Delta], Awaitable[None] | None]
 
 T = TypeVar("T")
-Decide = Callable[[], tuple[T, Sequence[Record]]]
+Decided = tuple[T, Sequence[Record]]
+Decide = Callable[[], Decided[T] | Awaitable[Decided[T]]]
+"""A decision that takes long is awaited, and lets others run; the image does not change meanwhile."""
 OnEnd = Callable[[KafkaError | None], object]
 
 
@@ -74,7 +76,8 @@ class ChangeQueue:
         try:
             async with self._one_change:
                 self._check()
-                outcome, records = decide()
+                decided = decide()
+                outcome, records = decided if isinstance(decided, tuple) else await decided
                 error = await self._write(records, [] if written is None else written)
                 if on_end is not None:
                     on_end(error)

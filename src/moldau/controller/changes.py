@@ -24,6 +24,7 @@ class Changes:
         self._rules = rules
         self._may_lead = may_lead(image, leaving, coming)
         self._states: dict[str, dict[int, PartitionState]] = {}
+        self._of_topic: tuple[Topic, int, Election] | None = None
 
     def state(self, topic: Topic, index: int) -> PartitionState:
         pending = self._states.get(topic.name)
@@ -44,25 +45,28 @@ class Changes:
         nothing changes.
         """
         state = self.state(topic, index)
-        after = changed(
-            state,
-            target,
-            self._may_lead(state.offline if target.offline is None else target.offline),
-            self._rules.min_isr(topic.configs),
-            self._rules.election(topic) if election is None else election,
-        )
+        min_isr, usual = self._settings(topic)
+        offline = state.offline if target.offline is None else target.offline
+        after = changed(state, target, self._may_lead(offline), min_isr, election or usual)
         if after is not None:
             self.put(topic, index, after)
         return after
 
+    def _settings(self, topic: Topic) -> tuple[int, Election]:
+        """Looked up once for the partitions of a topic, which come one after the other."""
+        if self._of_topic is None or self._of_topic[0] is not topic:
+            self._of_topic = (topic, self._rules.min_isr(topic.configs), self._rules.election(topic))
+        return self._of_topic[1:]
+
     def put(self, topic: Topic, index: int, state: PartitionState) -> None:
-        """Several changes of one partition become one: its epoch rises once."""
-        before = topic.partitions[index]
-        state = state._replace(
-            leader_epoch=min(state.leader_epoch, before.leader_epoch + 1),
-            partition_epoch=before.partition_epoch + 1,
-        )
-        self._states.setdefault(topic.name, {})[index] = state
+        """Several changes of one partition become one: its epochs rise once."""
+        before, pending = topic.partitions[index], self._states.setdefault(topic.name, {})
+        if state.partition_epoch != before.partition_epoch + 1:
+            state = state._replace(
+                leader_epoch=min(state.leader_epoch, before.leader_epoch + 1),
+                partition_epoch=before.partition_epoch + 1,
+            )
+        pending[index] = state
 
     def records(self) -> list[PartitionsChanged]:
         topics = self._image.topics

@@ -12,7 +12,7 @@ asked for.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
@@ -46,9 +46,9 @@ from moldau.controller.topics import (
     NewTopic,
     PartitionsOutcome,
     TopicReference,
-    decide_create,
     decide_create_partitions,
     decide_delete,
+    deciding_create,
 )
 from moldau.metadata.image import ClusterImage, snapshot_of
 from moldau.metadata.records import NOWHERE, Position, Record, Snapshot
@@ -58,6 +58,8 @@ log = logging.getLogger(__name__)
 
 ELECTIONS_PER_TICK = 1_000
 KNOWN_PATIENCE_S = 1.0
+DECIDED_PER_TURN = 200
+"""Of what one request asks for: a few milliseconds."""
 
 OutcomeT = TypeVar("OutcomeT", CreateOutcome, DeleteOutcome, PartitionsOutcome, AlterOutcome)
 PlacedT = TypeVar("PlacedT", Elected, Reassigned)
@@ -98,6 +100,7 @@ class Controller:
         self._state = state
         self._random = random
         self._broker = broker
+        self._tasks = tasks
         self._on_fenced = on_fenced
         self._queue = ChangeQueue(state, tasks, on_delta, self._fenced)
         self._applied = Applied(tasks)
@@ -155,8 +158,8 @@ class Controller:
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[CreateOutcome]:
-        def decide() -> list[CreateOutcome]:
-            return decide_create(self.image, self._broker.config, topics, lambda: new_uuid(self._random))
+        def decide() -> Iterator[CreateOutcome]:
+            return deciding_create(self.image, self._broker.config, topics, lambda: new_uuid(self._random))
 
         return await self._change(decide, validate_only)
 
@@ -393,12 +396,15 @@ class Controller:
     def _rules(self) -> Rules:
         return Rules(self._broker.config)
 
-    async def _change(self, decide: Callable[[], list[OutcomeT]], validate_only: bool) -> list[OutcomeT]:
+    async def _change(self, decide: Callable[[], Iterable[OutcomeT]], validate_only: bool) -> list[OutcomeT]:
         outcomes: list[OutcomeT] = []
         written: list[Record] = []
 
-        def decide_all() -> tuple[None, Sequence[Record]]:
-            outcomes[:] = decide()
+        async def decide_all() -> tuple[None, Sequence[Record]]:
+            for outcome in decide():
+                outcomes.append(outcome)
+                if len(outcomes) % DECIDED_PER_TURN == 0:
+                    await self._tasks.sleep(0)
             records: list[Record] = [outcome.record for outcome in outcomes if outcome.record is not None]
             if validate_only:
                 return None, []
@@ -407,14 +413,13 @@ class Controller:
         try:
             await self._queue.perform(decide_all, written=written)
         except KafkaError as error:
-            if not outcomes:
-                outcomes[:] = decide()
+            outcomes = outcomes or list(decide())
             done = set(map(id, written))
             return [
                 outcome if id(outcome.record) in done else _failed(outcome, error) for outcome in outcomes
             ]
         position = self.position
-        if written:
+        if not validate_only:  # also who comes second finds what the first has changed
             await self.until_known(position)
         return [outcome._replace(position=position) for outcome in outcomes]
 
@@ -436,6 +441,7 @@ class Controller:
                 outcome if outcome.error else outcome._replace(error=error.code, message=error.message)
                 for outcome in outcomes
             ]
+        await self.until_known(self.position)
         return outcomes
 
 

@@ -4,7 +4,8 @@
 - `/controller/state`: JSON: the controller's epoch, the sequence of its last write, its broker id, a mark of its own.
 - `/brokers/registered/<id>`: JSON: a broker as it registered, and whether it is fenced.
 - `/topics/<name>`: JSON: the topic's id and its number of partitions.
-- `/partitions/<topic id>`: the topic's name; below it `<n>`, JSON: one partition's state with its replicas.
+- `/partitions/<digit>/<topic id>-<n>`: JSON: one partition's state with its replicas. The digit is the topic id's
+  first: sixteen folders are read with few requests, and none has too many entries for ZooKeeper.
 - `/configs/topics/<name>`, `/configs/brokers/<id or default>`, `/configs/groups/<name>`,
   `/configs/client_metrics/<name>`: JSON: the settings that the resource has of its own.
 - `/producer_ids/next_block`: the first producer id that no broker has, as text.
@@ -28,6 +29,7 @@ STATE = "/controller/state"
 BROKERS = "/brokers/registered"
 TOPICS = "/topics"
 PARTITIONS = "/partitions"
+PARTITION_FOLDERS = tuple(f"{PARTITIONS}/{digit}" for digit in "0123456789abcdef")
 PRODUCER_IDS = "/producer_ids/next_block"
 CONFIGS = {
     ResourceType.TOPIC: "/configs/topics",
@@ -72,18 +74,17 @@ def topic_path(name: str) -> str:
     return f"{TOPICS}/{quoted(name)}"
 
 
-def partitions_path(topic_id: UUID) -> str:
-    return f"{PARTITIONS}/{topic_id.hex}"
-
-
 def partition_path(topic_id: UUID, index: int) -> str:
-    return f"{PARTITIONS}/{topic_id.hex}/{index}"
+    name = topic_id.hex
+    return f"{PARTITIONS}/{name[0]}/{name}-{index}"
 
 
-def owner_of(path: str) -> UUID | None:
-    """The topic to whose partitions a path belongs; None where it is something else."""
-    _, top, *rest = path.split("/")
-    return UUID(rest[0]) if top == "partitions" and rest else None
+def partition_named(path: str) -> tuple[UUID, int] | None:
+    """The topic's id and the number of the partition that a path stands for; None where it is something else."""
+    if not path.startswith(PARTITIONS):
+        return None
+    topic_id, _, index = path.rpartition("/")[2].partition("-")
+    return UUID(topic_id), int(index)
 
 
 def broker_path(broker_id: int) -> str:

@@ -6,7 +6,7 @@ when it leads too few of those that name it first; Kafka's older controllers hav
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -117,15 +117,3 @@ def decide_rebalance(
                     changes.change(topic, index, election=partition_change.Election.PREFERRED) is not None
                 )
     return changes.records()
-
-
-def why_not_elected(
-    image: ClusterImage, place: TopicPartition, election: Election, offline: Set[TopicPartition]
-) -> KafkaError:
-    """What a broker that is alone tells a client that asks for an election; `offline` have lost their disk."""
-    topic = image.topics.get(place.topic)
-    if topic is None:
-        return KafkaError(ErrorCode.unknown_topic_or_partition, f"No such topic as {place.topic}")
-    if not 0 <= place.partition < len(topic.partitions):
-        return KafkaError(ErrorCode.unknown_topic_or_partition, f"No such partition as {place}")
-    return NOT_AVAILABLE[election] if place in offline else NOT_NEEDED

@@ -7,8 +7,8 @@ loads without that (a tool, a test) gets an image to look at.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
 from typing import NamedTuple
+from uuid import UUID
 
 from moldau.base.invariant import invariant
 from moldau.controller import layout
@@ -23,14 +23,11 @@ from moldau.metadata.records import (
 )
 from moldau.store.port import Entry, Store
 
-READS_AT_ONCE = 64
-"""How many topics are read at a time: an ensemble is a round trip away."""
-
 
 class Loaded(NamedTuple):
     image: ClusterImage
     garbage: tuple[str, ...]
-    """Entries to remove, what lies deeper first."""
+    """Entries to remove."""
     converted: tuple[TopicCreated, ...]
     """Topics of the old layout, to be written in the new one."""
 
@@ -62,51 +59,38 @@ async def load(store: Store) -> Loaded:
 async def _load_topics(store: Store, image: ClusterImage) -> Loaded:
     configs = {entry.name: entry for entry in await store.children(layout.CONFIGS[ResourceType.TOPIC])}
     topics = await store.children(layout.TOPICS)
-    folders = {entry.path: None for entry in await store.children(layout.PARTITIONS)}
+    partitions = await _read_partitions(store)
     garbage: list[str] = []
     converted: list[TopicCreated] = []
-    for start in range(0, len(topics), READS_AT_ONCE):
-        some = topics[start : start + READS_AT_ONCE]
-        paths = [layout.partitions_path(layout.topic_of(entry.value).topic_id) for entry in some]
-        read = await asyncio.gather(*map(store.children, paths))
-        for entry, path, entries in zip(some, paths, read, strict=True):
-            own = configs.pop(entry.name, None)
-            settings = {} if own is None else layout.configs_of(own.value)
-            topic_id, count = layout.topic_of(entry.value)
-            old = layout.old_states(entry.value)
-            if old is None:
-                folders.pop(path, None)
-                states, strays = _states(entry, count, entries)
-                garbage += strays
-            else:
-                states = old
-                converted.append(TopicCreated(entry.name, topic_id, states, settings))
-            image.apply(TopicCreated(entry.name, topic_id, states, settings))
-    garbage += await _orphans(store, folders)
+    for entry in topics:
+        own = configs.pop(entry.name, None)
+        settings = {} if own is None else layout.configs_of(own.value)
+        topic_id, count = layout.topic_of(entry.value)
+        states = layout.old_states(entry.value)
+        if states is None:
+            states = _states(entry, count, partitions.get(topic_id, {}))
+        else:
+            converted.append(TopicCreated(entry.name, topic_id, states, settings))
+        image.apply(TopicCreated(entry.name, topic_id, states, settings))
+    # What is left of topics that are not there, and of additions and conversions that were interrupted.
+    garbage += [stray.path for strays in partitions.values() for stray in strays.values()]
     garbage += [entry.path for entry in configs.values()]
     return Loaded(image, tuple(garbage), tuple(converted))
 
 
-def _states(
-    topic: Entry, count: int, entries: Iterable[Entry]
-) -> tuple[tuple[PartitionState, ...], list[str]]:
-    """A topic's partitions, and the entries that were prepared for it and never became part of it."""
-    found: dict[int, PartitionState] = {}
-    strays = []
-    for entry in entries:
-        index = int(entry.name)
-        if index < count:
-            found[index] = layout.partition_of(entry.value)
-        else:
-            strays.append(entry.path)
-    invariant(len(found) == count, f"{topic.path} has {count} partitions, and the store only {len(found)}")
-    return tuple(found[index] for index in range(count)), strays
+async def _read_partitions(store: Store) -> dict[UUID, dict[int, Entry]]:
+    """All entries of partitions, by topic and number."""
+    found: dict[UUID, dict[int, Entry]] = {}
+    for entries in await asyncio.gather(*map(store.children, layout.PARTITION_FOLDERS)):
+        for entry in entries:
+            if (named := layout.partition_named(entry.path)) is not None:
+                topic_id, index = named
+                found.setdefault(topic_id, {})[index] = entry
+    return found
 
 
-async def _orphans(store: Store, folders: Mapping[str, None]) -> list[str]:
-    """What is left of topics that are not there, and of conversions that were interrupted."""
-    paths = []
-    for folder in folders:
-        paths += [entry.path for entry in await store.children(folder)]
-        paths.append(folder)
-    return paths
+def _states(topic: Entry, count: int, entries: dict[int, Entry]) -> tuple[PartitionState, ...]:
+    """A topic's partitions, taken from the entries: what stays there was prepared, and never became part of it."""
+    there = sum(index in entries for index in range(count))
+    invariant(there == count, f"{topic.path} has {count} partitions, and the store has {there} of them")
+    return tuple(layout.partition_of(entries.pop(index).value) for index in range(count))

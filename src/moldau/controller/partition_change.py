@@ -56,32 +56,38 @@ def changed(
     replicas = state.replicas if target.replicas is None else target.replicas
     adding = state.adding if target.adding is None else target.adding
     removing = state.removing if target.removing is None else target.removing
-    isr, replicas, adding, removing = _completed(isr, replicas, adding, removing)
+    if adding or removing:
+        isr, replicas, adding, removing = _completed(isr, replicas, adding, removing)
     elr = _eligible(state, target, isr, replicas, min_isr)
-    offline = tuple(r for r in (state.offline if target.offline is None else target.offline) if r in replicas)
+    offline = state.offline if target.offline is None else target.offline
+    if offline:
+        offline = tuple(replica for replica in offline if replica in replicas)
     leader, is_unclean = _elect(state, isr, elr, replicas, may_lead, election)
     recovering = state.recovering if target.recovering is None else target.recovering
     if is_unclean:
         isr, elr, recovering = (leader,), (), True
     elif leader in elr:
-        isr, elr = (leader,), tuple(replica for replica in elr if replica != leader)
-    after = state._replace(
-        leader=leader,
-        replicas=replicas,
-        isr=isr,
-        elr=elr,
-        last_known_elr=_last_known(state, isr, leader),
-        adding=adding,
-        removing=removing,
-        recovering=recovering,
-        offline=offline,
-    )
-    if after == state:
-        return None
+        # Where it is enough by itself (min.insync.replicas was lowered meanwhile), the others miss what it commits.
+        is_enough = min(min_isr, len(replicas)) <= 1
+        isr, elr = (leader,), () if is_enough else tuple(replica for replica in elr if replica != leader)
     # A leader that loses a replica by reassignment goes on in a new epoch: the one that left must notice.
-    lost_one = not set(state.replicas) <= set(replicas)
-    bumps = leader != state.leader or lost_one
-    return after._replace(leader_epoch=state.leader_epoch + bumps, partition_epoch=state.partition_epoch + 1)
+    bumps = leader != state.leader or (
+        replicas != state.replicas and not set(state.replicas) <= set(replicas)
+    )
+    after = PartitionState(
+        leader,
+        state.leader_epoch + bumps,
+        replicas,
+        isr,
+        state.partition_epoch + 1,
+        elr,
+        _last_known(state, isr, leader),
+        adding,
+        removing,
+        recovering,
+        offline,
+    )
+    return None if after[5:] == state[5:] and after[:4] == state[:4] else after
 
 
 def is_reassigning(state: PartitionState) -> bool:
@@ -90,8 +96,6 @@ def is_reassigning(state: PartitionState) -> bool:
 
 def _completed(isr: Ids, replicas: Ids, adding: Ids, removing: Ids) -> tuple[Ids, Ids, Ids, Ids]:
     """The end of a reassignment, where all who stay are in sync."""
-    if not adding and not removing:
-        return isr, replicas, adding, removing
     staying_isr = tuple(replica for replica in isr if replica not in removing)
     staying = tuple(replica for replica in replicas if replica not in removing)
     if staying_isr and staying and set(staying) <= set(staying_isr):

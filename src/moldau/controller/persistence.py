@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from base64 import urlsafe_b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from uuid import UUID
 
 from moldau.controller import layout
@@ -114,18 +114,22 @@ class PersistentImage:
         async for delta in self._write(steps_of(self.image, records, self._debris)):
             yield delta
 
-    async def _write(self, steps: Sequence[Step]) -> AsyncIterator[Delta]:
-        for number, step in enumerate(steps):
-            is_last = number == len(steps) - 1
-            state = self._state._replace(sequence=self._state.sequence + 1, unfinished=not is_last)
+    async def _write(self, steps: Iterator[Step]) -> AsyncIterator[Delta]:
+        done: list[Step] = []
+        step = next(steps, None)
+        while step is not None:
+            after = next(steps, None)
+            state = self._state._replace(sequence=self._state.sequence + 1, unfinished=after is not None)
             try:
                 await self._multi(step.operations, state)
             except BaseException:
-                self._debris = debris_after(steps, number)
+                self._debris = debris_after(done, [step, *([] if after is None else [after]), *steps])
                 raise
-            if is_last:
+            if after is None:
                 self._debris = []
             yield self._apply(state, step.records)
+            done.append(step)
+            step = after
 
     def _apply(self, state: ControllerState, records: tuple[Record, ...]) -> Delta:
         delta = Delta(state.epoch, state.sequence, records)

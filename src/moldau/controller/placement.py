@@ -52,10 +52,18 @@ class _Racks:
             for rack, (unfenced, _) in enumerate(self._racks)
             if index < len(unfenced)
         ]
+        # Twice those who follow a leader, to cut the ones of a round from; where there are no racks to look at.
+        self._followers: list[list[int]] = []
+        if len(self._racks) == 1 and not self._racks[0][1]:
+            ids = self._racks[0][0]
+            self._followers = [(ids[at + 1 :] + ids[:at]) * 2 for at in range(len(ids))]
 
     def place(self, number: int, replication_factor: int) -> tuple[int, ...]:
         rounds, turn = divmod(number, len(self.leaders))
         rack, leader = self.leaders[turn]
+        if self._followers:
+            at = rounds % max(1, len(self.leaders) - 1)
+            return (leader, *self._followers[turn][at : at + replication_factor - 1])
         replicas = [leader]
         lines = [self._line(index, number, rounds, leader) for index in range(len(self._racks))]
         for index in self._order(rack, rounds):

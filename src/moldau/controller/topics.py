@@ -9,7 +9,7 @@ on the others, except for names that are given twice, which are all refused.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
@@ -96,9 +96,15 @@ class PartitionsOutcome(NamedTuple):
 def decide_create(
     image: ClusterImage, config: BrokerConfig, topics: Sequence[NewTopic], new_id: Callable[[], UUID]
 ) -> list[CreateOutcome]:
+    return list(deciding_create(image, config, topics, new_id))
+
+
+def deciding_create(
+    image: ClusterImage, config: BrokerConfig, topics: Sequence[NewTopic], new_id: Callable[[], UUID]
+) -> Iterator[CreateOutcome]:
+    """The same, topic by topic: a request may have thousands. The image must not change meanwhile."""
     counts = Counter(topic.name for topic in topics)
     wanted = sum(_partitions_wanted(topic, config) for topic in topics if counts[topic.name] == 1)
-    outcomes = []
     placed = image.partition_count
     for topic in _first_of_each(topics, lambda topic: topic.name):
         try:
@@ -108,10 +114,9 @@ def decide_create(
                 raise KafkaError(ErrorCode.policy_violation, TOO_MANY_PARTITIONS)
             record = _create(image, config, topic, new_id, placed)
             placed += len(record.partitions)
-            outcomes.append(CreateOutcome(topic.name, ErrorCode.none, None, record))
+            yield CreateOutcome(topic.name, ErrorCode.none, None, record)
         except KafkaError as error:
-            outcomes.append(CreateOutcome(topic.name, error.code, error.message, None))
-    return outcomes
+            yield CreateOutcome(topic.name, error.code, error.message, None)
 
 
 def _partitions_wanted(topic: NewTopic, config: BrokerConfig) -> int:

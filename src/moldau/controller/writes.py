@@ -8,8 +8,8 @@ entry goes first, and its partitions after it. So an interrupted change leaves e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from moldau.base.invariant import invariant
@@ -33,6 +33,8 @@ from moldau.metadata.records import (
 )
 from moldau.store.port import Create, Delete, Operation, Put
 
+T = TypeVar("T")
+
 OPERATIONS_PER_STEP = 490
 """With the controller's own entry and the claim's, below 500."""
 BYTES_PER_STEP = 256 * 1024
@@ -44,57 +46,55 @@ class Step(NamedTuple):
     records: tuple[Record, ...]
 
 
-def steps_of(image: ClusterImage, records: Iterable[Record], debris: Iterable[str] = ()) -> list[Step]:
-    """The writes for some records, after the removal of what an interrupted change has left."""
+def steps_of(image: ClusterImage, records: Iterable[Record], debris: Iterable[str] = ()) -> Iterator[Step]:
+    """The writes for some records, after the removal of what an interrupted change has left. Each is made when it is
+    asked for, so that a long change holds nobody up; the image must not change meanwhile but by these records.
+    """
     plan = _Plan(image)
-    for path in debris:
-        plan.remove(path)
-    for record in records:
-        plan.add(record)
-    return plan.steps()
+    yield from plan.through(plan.remove, debris)
+    yield from plan.through(plan.add, records)
+    yield from plan.last()
 
 
-def tidying_steps(debris: Iterable[str], converted: Iterable[TopicCreated]) -> list[Step]:
+def tidying_steps(debris: Iterable[str], converted: Iterable[TopicCreated]) -> Iterator[Step]:
     """The removal of what nobody refers to; then topics of the old layout, which are in the image, in the new one."""
     plan = _Plan(ClusterImage(""))
-    for path in debris:
-        plan.remove(path)
-    for topic in converted:
-        plan.convert(topic)
-    return plan.steps()
+    yield from plan.through(plan.remove, debris)
+    yield from plan.through(plan.convert, converted)
+    yield from plan.last()
 
 
-def debris_after(steps: Sequence[Step], done: int) -> list[str]:
-    """The entries that nobody refers to when only so many steps were done; what lies deeper comes first."""
+def debris_after(done: Iterable[Step], left: Iterable[Step]) -> list[str]:
+    """The entries that nobody refers to when only the first steps of a change were done."""
     prepared: dict[UUID, list[str]] = {}
-    for step in steps[:done]:
+    for step in done:
         for operation in step.operations:
-            if isinstance(operation, Create) and (owner := layout.owner_of(operation.path)) is not None:
+            if isinstance(operation, Create) and (owner := _owner(operation)) is not None:
                 prepared.setdefault(owner, []).append(operation.path)
         for record in step.records:
-            match record:
-                case TopicCreated(topic_id=topic_id) | PartitionsAdded(topic_id=topic_id):
-                    prepared.pop(topic_id, None)
-    pending = {
-        record.topic_id
-        for step in steps[done:]
-        for record in step.records
-        if isinstance(record, TopicDeleted)
-    }
-    left = [path for paths in prepared.values() for path in paths]
-    for step in steps[done:]:
+            if isinstance(record, TopicCreated | PartitionsAdded):
+                prepared.pop(record.topic_id, None)
+    paths = [path for prepared_paths in prepared.values() for path in prepared_paths]
+    still_there: set[UUID] = set()
+    for step in left:
+        still_there |= {record.topic_id for record in step.records if isinstance(record, TopicDeleted)}
         for operation in step.operations:
             if isinstance(operation, Delete):
-                owner = layout.owner_of(operation.path)
-                if owner is not None and owner not in pending:
-                    left.append(operation.path)
-    return sorted(left, key=lambda path: -path.count("/"))
+                owner = _owner(operation)
+                if owner is not None and owner not in still_there:
+                    paths.append(operation.path)
+    return paths
+
+
+def _owner(operation: Operation) -> UUID | None:
+    named = layout.partition_named(operation.path)
+    return None if named is None else named[0]
 
 
 class _Plan:
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
-        self._steps: list[Step] = []
+        self._ready: list[Step] = []
         self._operations: list[Operation] = []
         self._records: list[Record] = []
         self._bytes = 0
@@ -103,13 +103,21 @@ class _Plan:
         self._brokers: dict[int, BrokerInfo | None] = {}
         self._counts: dict[UUID, int] = {}
 
-    def steps(self) -> list[Step]:
+    def through(self, take: Callable[[T], Iterator[None]], items: Iterable[T]) -> Iterator[Step]:
+        """Take one after the other, and give the steps that have become full."""
+        for item in items:
+            for _ in take(item):
+                if self._ready:
+                    yield from self._ready
+                    self._ready = []
+
+    def last(self) -> Iterator[Step]:
         self._close()
-        return self._steps
+        yield from self._ready
 
     def _close(self) -> None:
         if self._operations or self._records:
-            self._steps.append(Step(tuple(self._operations), tuple(self._records)))
+            self._ready.append(Step(tuple(self._operations), tuple(self._records)))
             self._operations, self._records, self._bytes = [], [], 0
 
     def _put(self, operations: Sequence[Operation], record: Record | None = None) -> None:
@@ -123,23 +131,20 @@ class _Plan:
         if record is not None:
             self._records.append(record)
 
-    def remove(self, path: str) -> None:
+    def remove(self, path: str) -> Iterator[None]:
         self._put([Delete(path)])
+        yield
 
-    def add(self, record: Record) -> None:
+    def add(self, record: Record) -> Iterator[None]:
         match record:
             case TopicCreated():
-                self._create_topic(record)
+                yield from self._create_topic(record)
             case TopicDeleted():
-                self._delete_topic(record)
-            case PartitionsAdded(name, topic_id, partitions):
-                count = self._count(name, topic_id)
-                self._prepare(topic_id, partitions, count)
-                count += len(partitions)
-                self._put([Put(layout.topic_path(name), layout.topic_value(topic_id, count))], record)
-                self._counts[topic_id] = count
+                yield from self._delete_topic(record)
+            case PartitionsAdded():
+                yield from self._add_partitions(record)
             case PartitionsChanged():
-                self._change_partitions(record)
+                yield from self._change_partitions(record)
             case ConfigChanged():
                 self._change_configs(record)
             case BrokerRegistered(broker):
@@ -158,20 +163,21 @@ class _Plan:
                 self._put([Put(layout.PRODUCER_IDS, str(next_producer_id).encode())], record)
             case _:  # who the controller is, its own entry says
                 self._put([], record)
+        yield
 
     def _count(self, name: str, topic_id: UUID) -> int:
         if topic_id not in self._counts:
             self._counts[topic_id] = len(self._image.topics[name].partitions)
         return self._counts[topic_id]
 
-    def _prepare(self, topic_id: UUID, partitions: Sequence[PartitionState], first: int) -> None:
+    def _prepare(self, topic_id: UUID, partitions: Sequence[PartitionState], first: int) -> Iterator[None]:
         for index, state in enumerate(partitions, first):
             self._put([Create(layout.partition_path(topic_id, index), layout.partition_value(state))])
+            yield
 
-    def _create_topic(self, record: TopicCreated) -> None:
+    def _create_topic(self, record: TopicCreated) -> Iterator[None]:
         name, topic_id, partitions, configs = record
-        self._put([Create(layout.partitions_path(topic_id), name.encode())])
-        self._prepare(topic_id, partitions, 0)
+        yield from self._prepare(topic_id, partitions, 0)
         operations: list[Operation] = [
             Create(layout.topic_path(name), layout.topic_value(topic_id, len(partitions)))
         ]
@@ -179,41 +185,51 @@ class _Plan:
             path = layout.config_path(ConfigResource(ResourceType.TOPIC, name))
             operations.append(Create(path, layout.configs_value(configs)))
         self._configs[ConfigResource(ResourceType.TOPIC, name)] = bool(configs)
-        self._put(operations, record)
         self._counts[topic_id] = len(partitions)
+        self._put(operations, record)
 
-    def convert(self, topic: TopicCreated) -> None:
+    def _add_partitions(self, record: PartitionsAdded) -> Iterator[None]:
+        name, topic_id, partitions = record
+        count = self._count(name, topic_id)
+        yield from self._prepare(topic_id, partitions, count)
+        count += len(partitions)
+        self._counts[topic_id] = count
+        self._put([Put(layout.topic_path(name), layout.topic_value(topic_id, count))], record)
+
+    def convert(self, topic: TopicCreated) -> Iterator[None]:
         name, topic_id, partitions, _ = topic
-        self._put([Create(layout.partitions_path(topic_id), name.encode())])
-        self._prepare(topic_id, partitions, 0)
+        yield from self._prepare(topic_id, partitions, 0)
         self._put([Put(layout.topic_path(name), layout.topic_value(topic_id, len(partitions)))])
+        yield
 
-    def _delete_topic(self, record: TopicDeleted) -> None:
+    def _delete_topic(self, record: TopicDeleted) -> Iterator[None]:
         name, topic_id = record
         operations: list[Operation] = [Delete(layout.topic_path(name))]
         resource = ConfigResource(ResourceType.TOPIC, name)
         if self._has_configs(resource):
             operations.append(Delete(layout.config_path(resource)))
         self._configs[resource] = False
-        self._put(operations, record)
         count = self._count(name, topic_id)
+        self._put(operations, record)
         for index in range(count):
-            self.remove(layout.partition_path(topic_id, index))
-        self.remove(layout.partitions_path(topic_id))
+            yield from self.remove(layout.partition_path(topic_id, index))
 
-    def _change_partitions(self, record: PartitionsChanged) -> None:
+    def _change_partitions(self, record: PartitionsChanged) -> Iterator[None]:
         name, topic_id, states = record
         items = list(states.items())
-        while items:
-            if len(self._operations) >= OPERATIONS_PER_STEP:
-                self._close()
+        start = 0
+        while start < len(items):
             room = OPERATIONS_PER_STEP - len(self._operations)
-            some, items = items[:room], items[room:]
+            some = items[start : start + room]
+            start += len(some)
             puts = [
                 Put(layout.partition_path(topic_id, index), layout.partition_value(state))
                 for index, state in some
             ]
             self._put(puts, PartitionsChanged(name, topic_id, dict(some)))
+            if len(self._operations) >= OPERATIONS_PER_STEP:
+                self._close()
+            yield
 
     def _has_configs(self, resource: ConfigResource) -> bool:
         return self._configs.get(resource, bool(self._image.configs(resource)))

@@ -1,8 +1,7 @@
 """The cluster store: a small tree of versioned values, changed all at once or not at all, with sessions.
 
 Entries. Every path has a value and a version: 0 when created, one more with every change; a path that is deleted and
-created again begins at 0. An entry may have others below it, which are created after it and deleted before it; a
-path that only stands above others need not be an entry.
+created again begins at 0. Entries above and below each other are independent; a path above others need not be one.
 
 `multi` applies its operations together if every condition holds, and is durable when it returns. It has three
 outcomes: done (it returns), `Conflict` (nothing was changed), and `Unknown` (the connection was lost in mid-flight:
@@ -52,7 +51,7 @@ class Entry(NamedTuple):
 
 
 class Create(NamedTuple):
-    """The path must not be there. An ephemeral entry belongs to the session, and nothing is below it."""
+    """The path must not be there. An ephemeral entry belongs to the session, and goes with it."""
 
     path: str
     value: bytes
@@ -68,7 +67,7 @@ class Put(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """The path must be there, with this version, and nothing below it."""
+    """The path must be there, with this version."""
 
     path: str
     version: int = ANY_VERSION
@@ -140,7 +139,7 @@ class Store(Protocol):
     async def get(self, path: str) -> Entry | None: ...
 
     async def children(self, path: str) -> list[Entry]:
-        """The entries directly below a path, sorted by path."""
+        """The entries directly below a path, sorted by path. No snapshot: others may write meanwhile."""
         ...
 
     async def multi(self, operations: Sequence[Operation]) -> None: ...

@@ -32,6 +32,7 @@ from moldau.runtime.real.machine import (
     make_pipe_folder,
     remove_pipe,
     ring,
+    sweep,
 )
 from moldau.store.engine import Engine, PathWatch
 from moldau.store.port import (
@@ -102,6 +103,7 @@ class SqliteStore(Engine):
                 await tasks.sleep(RETRY_S)
             store = cls(tasks, path, file, thread, session_timeout_s)
             await store._end_dead_sessions()
+            sweep(store._folder)
             return store
         except (sqlite3.Error, Unavailable) as error:
             thread.close()
@@ -242,16 +244,16 @@ class SqliteStore(Engine):
         """End the sessions whose process is gone, or whose lease has lapsed; listen to the others."""
         rows = [row for row in await self._run(self._file.sessions) if str(row.id) != self.session_id]
         now_s = boot_s()
-        for row in rows:
-            lapsed = row.has_lapsed(now_s)
-            if lapsed or self._is_dead(row):
-                await self._run(lambda: self._remove_session(row.id, only_if_lapsed=lapsed))  # noqa: B023
+        lapsed = [row.id for row in rows if row.has_lapsed(now_s)]
+        dead = [row.id for row in rows if row.id not in lapsed and self._is_dead(row)]
         self._keep_listening({row.id for row in rows})
         if rows and self._is_observing:
             if self._next_lapse is not None:
                 self._next_lapse.cancel()
             delay_s = min(row.lease_s for row in rows) - now_s + LEASE_SLACK_S
             self._next_lapse = self._timers.call_later(max(LEASE_SLACK_S, delay_s), self._look_at_sessions)
+        if lapsed or dead:
+            await self._run(lambda: self._remove_sessions(lapsed, dead))
 
     def _is_dead(self, row: SessionRow) -> bool:
         if not row.has_lifeline or row.id in self._listeners:
@@ -272,6 +274,13 @@ class SqliteStore(Engine):
             number for number in self._listeners if number not in numbers or not self._is_observing
         ]:
             self._listeners.pop(number).close()
+
+    def _remove_sessions(self, lapsed: Sequence[int], dead: Sequence[int]) -> None:
+        """On the store's thread."""
+        for number in lapsed:
+            self._remove_session(number, only_if_lapsed=True)
+        for number in dead:
+            self._remove_session(number)
 
     def _remove_session(self, number: int, *, only_if_lapsed: bool = False) -> None:
         """On the store's thread."""

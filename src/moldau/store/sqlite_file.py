@@ -185,13 +185,10 @@ class SqliteFile:
                 *(operation.value, number, path, operation.version, ANY_VERSION),
             ).rowcount
         elif isinstance(operation, Delete):
-            done = (
-                not self._has_children(path)
-                and self._execute(
-                    "DELETE FROM entries WHERE path = ? AND ? IN (version, ?)",
-                    *(path, operation.version, ANY_VERSION),
-                ).rowcount
-            )
+            done = self._execute(
+                "DELETE FROM entries WHERE path = ? AND ? IN (version, ?)",
+                *(path, operation.version, ANY_VERSION),
+            ).rowcount
         else:
             assert isinstance(operation, Check)
             found = self._execute("SELECT version FROM entries WHERE path = ?", path).fetchone()
@@ -203,9 +200,6 @@ class SqliteFile:
         path, parent = operation.path, parent_of(operation.path)
         if operation.ephemeral and session_id is None:
             raise SessionEnded("an ephemeral entry needs a session")
-        above = self._execute("SELECT owner FROM entries WHERE path = ?", parent).fetchone()
-        if self._has_children(path) or (above is not None and above[0] is not None):
-            raise Conflict(path)
         owner = session_id if operation.ephemeral else None
         done = self._execute(
             "INSERT OR IGNORE INTO entries (path, parent, value, version, owner, changed) VALUES (?, ?, ?, 0, ?, ?)",
@@ -213,9 +207,6 @@ class SqliteFile:
         )
         if done.rowcount != 1:
             raise Conflict(path)
-
-    def _has_children(self, path: str) -> bool:
-        return self._execute("SELECT 1 FROM entries WHERE parent = ? LIMIT 1", path).fetchone() is not None
 
     def _session(self, session_id: int) -> SessionRow | None:
         row = self._execute(

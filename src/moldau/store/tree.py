@@ -84,15 +84,13 @@ class Tree:
         if isinstance(operation, Create):
             if operation.ephemeral and session_id is None:
                 raise SessionEnded("an ephemeral entry needs a session")
-            if entry is not None or path in self._names or parent_of(path) in self.owners:
+            if entry is not None:
                 raise Conflict(path)
             self._set(path, Entry(path, operation.value, 0), session_id if operation.ephemeral else None)
             return
         if entry is None or operation.version not in (ANY_VERSION, entry.version):
             raise Conflict(path)
         if isinstance(operation, Delete):
-            if path in self._names:
-                raise Conflict(path)
             self._set(path, None, None)
         elif isinstance(operation, Put):
             self.entries[path] = Entry(path, operation.value, entry.version + 1)

@@ -55,4 +55,6 @@ def test_an_api_is_advertised_in_every_version_that_kafka_serves(name: str) -> N
 
 def test_nothing_is_advertised_that_has_no_codec() -> None:
     for key, route in ROUTES.items():
+        if route.is_internal and key not in APIS:
+            continue
         assert APIS[key].min_version <= route.min_version <= route.max_version <= APIS[key].max_version

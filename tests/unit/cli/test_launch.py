@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from moldau.cli.errors import CliError, Exit
-from moldau.cli.launch import Launch, explain_start, read_config, stop_or_leave, store_path
+from moldau.cli.launch import Launch, explain_start, read_config, stop_or_leave, store_url
 
 DEFAULTS = {"node.id": "1", "num.partitions": "2"}
 
@@ -58,12 +58,14 @@ def test_a_file_that_cannot_be_read_is_said_so(tmp_path: Path) -> None:
         read_config({}, str(tmp_path / "image.properties"), {})
 
 
-def test_a_store_is_a_sqlite_file() -> None:
-    assert store_path("", "default") == "default"
-    assert store_path("sqlite:some/file", "default") == "some/file"
-    for url in ("sqlite:", "file", "zookeeper:localhost:2181/x"):
-        with pytest.raises(CliError, match="names no cluster store"):
-            store_path(url, "default")
+def test_a_store_is_a_file_or_an_ensemble() -> None:
+    assert store_url("", "default") == "sqlite:default"
+    for url in ("sqlite:some/file", "zookeeper:localhost:2181", "zookeeper:a:2181,b:2181/chroot/deep"):
+        assert store_url(url, "default") == url
+    for url in ("sqlite:", "file", "zookeeper:", "zookeeper:a:x", "etcd:a:1"):
+        with pytest.raises(CliError) as error:
+            store_url(url, "default")
+        assert error.value.code is Exit.USAGE and ":PORT" in error.value.message + error.value.hint
 
 
 @pytest.mark.parametrize(

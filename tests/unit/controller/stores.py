@@ -48,3 +48,6 @@ class TestTasks:
 
     def call_later(self, delay_s: float, callback: Any, *args: Any) -> Any:
         return asyncio.get_running_loop().call_later(delay_s, callback, *args)
+
+    async def sleep(self, delay_s: float) -> None:
+        await asyncio.sleep(delay_s)

@@ -48,9 +48,12 @@ def register(image: ClusterImage, wanted: Registration, **settings: str) -> list
     return decide_register(image, rules(**settings), wanted).records
 
 
-CLEAN, KILLED, POWER_CUT = {}, {"is_clean": False}, {"is_clean": False, "boot_id": "another"}
-EMPTIED = {"is_clean": False, "lost": [HERE]}
-MISSING = {"lost": [HERE]}
+CLEAN: dict[str, Any] = {"previous_epoch": 10}
+KILLED: dict[str, Any] = {}
+POWER_CUT = {"boot_id": "another"}
+UNKNOWN_LIFE = {"previous_epoch": 9, "boot_id": "another"}
+EMPTIED = {"lost": [HERE]}
+MISSING = {**CLEAN, "lost": [HERE]}
 
 
 @pytest.mark.parametrize(
@@ -80,6 +83,13 @@ MISSING = {"lost": [HERE]}
             after(FULL, 0, leader=2, isr=(2,), elr=()),
         ),
         (
+            "not after a clean stop of a life that never registered",
+            FULL._replace(leader=2, isr=(1, 2)),
+            UNKNOWN_LIFE,
+            2,
+            after(FULL, 0, leader=2, isr=(2,), elr=()),
+        ),
+        (
             "not with an emptied folder",
             FULL._replace(leader=2, isr=(1, 2)),
             EMPTIED,
@@ -101,6 +111,7 @@ MISSING = {"lost": [HERE]}
             None,
         ),
         ("the only one goes on after a clean stop", ALONE, CLEAN, 1, None),
+        ("on another boot, too", ALONE, {**CLEAN, "boot_id": "another"}, 1, None),
         ("in a new epoch after a crash", ALONE, KILLED, 1, after(ALONE, 1)),
         ("and after a power cut", ALONE, POWER_CUT, 1, after(ALONE, 1)),
         ("and where its log is gone", ALONE, MISSING, 1, after(ALONE, 1)),

@@ -16,7 +16,7 @@ from moldau.controller import change_queue
 from moldau.controller.alter_partition import InSync, Proposal
 from moldau.controller.brokers import Registration
 from moldau.controller.configs import Alteration, Alterations
-from moldau.controller.controller import Controller, Heartbeat
+from moldau.controller.controller import DECIDED_PER_TURN, Controller, Heartbeat
 from moldau.controller.leaders import Election
 from moldau.controller.loading import load_image
 from moldau.controller.persistence import PersistentImage, base64_of
@@ -128,9 +128,10 @@ def test_a_new_leader_epoch_is_kept_for_the_partitions_that_began_it() -> None:
         await node.controller.create_topics([NewTopic("a", 3), NewTopic("b")])
         node.told.clear()
         lost = [TopicPartition("a", 0), TopicPartition("a", 2), TopicPartition("b", 0)]
-        await node.join(1, incarnation=UUID(int=1), lost=lost)
+        await node.join(1, incarnation=UUID(int=1), previous_epoch=epoch_of(node, 1), lost=lost)
         assert [record.name for record in node.told if isinstance(record, PartitionsChanged)] == ["a", "b"]
-        await node.join(1, incarnation=UUID(int=2), lost=[TopicPartition("a", 2)])
+        more = [TopicPartition("a", 2)]
+        await node.join(1, incarnation=UUID(int=2), previous_epoch=epoch_of(node, 1), lost=more)
         topics = (await load_image(MemoryStore(tree))).topics
         assert topics == node.controller.image.topics
         assert [state.leader_epoch for state in topics["a"].partitions] == [1, 0, 2]
@@ -175,6 +176,20 @@ def test_validate_only_changes_nothing() -> None:
         change = Alterations(ResourceType.TOPIC, "a", [Alteration("flush.ms", "7")])
         await node.controller.alter_configs([change], validate_only=True)
         assert node.controller.image.version == version
+
+    run(scene())
+
+
+def test_a_request_for_many_topics_lets_others_run_meanwhile() -> None:
+    async def scene() -> None:
+        controller = (await Node.start(MemoryStore())).controller
+        asked = asyncio.ensure_future(controller.create_topics([NewTopic(f"t{n}") for n in range(2_000)]))
+        turns = 0
+        while not controller.image.topics:
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns >= 2_000 // DECIDED_PER_TURN
+        assert {outcome.error for outcome in await asked} == {ErrorCode.none}
 
     run(scene())
 
@@ -354,7 +369,7 @@ def test_proposals_that_wait_together_fail_together() -> None:
             return_exceptions=True,
         )
         assert [getattr(answer, "code", None) for answer in answers] == [ErrorCode.kafka_storage_error] * 2
-        assert node.state().isr == (1, 2, 3) or len(node.state().isr) == 3
+        assert [len(node.state(index=index).isr) for index in (0, 1)] == [3, 3]
 
     run(scene())
 

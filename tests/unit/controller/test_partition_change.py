@@ -89,6 +89,15 @@ def after(state: PartitionState, bumps: int, **fields: Any) -> PartitionState:
             ONLINE,
             after(LEADERLESS, 1, leader=2, isr=(2,), elr=(1,), last_known_elr=()),
         ),
+        (
+            "and leaves nobody eligible where it is enough by itself",
+            LEADERLESS,
+            NOTHING,
+            {2, 3},
+            1,
+            ONLINE,
+            after(LEADERLESS, 1, leader=2, isr=(2,), elr=(), last_known_elr=()),
+        ),
         ("who is not eligible does not lead", LEADERLESS, NOTHING, {3}, 2, ONLINE, None),
         (
             "unless an unclean election is wanted",
@@ -283,3 +292,5 @@ def test_whatever_changes_the_set_and_the_leader_are_sound(
             assert got.leader in set(state.isr) | set(state.elr)
     if len(got.isr) < min_isr and not got.recovering:
         assert isr | set(state.elr) <= set(got.isr) | set(got.elr)
+    if len(got.isr) >= min_isr:
+        assert not got.elr

@@ -86,7 +86,6 @@ async def assert_as_stored(state: PersistentImage, store: MemoryStore) -> None:
     entries = {path for path in store.tree.entries if path.startswith(layout.PARTITIONS)}
     expected = set()
     for held in state.image.topics.values():
-        expected.add(layout.partitions_path(held.topic_id))
         expected |= {layout.partition_path(held.topic_id, index) for index in range(len(held.partitions))}
     assert entries == expected
 
@@ -383,8 +382,8 @@ def test_a_data_folder_of_the_layout_before_is_taken_over(interrupted_at: int | 
 @pytest.mark.parametrize(
     "garbage",
     [
-        [f"/partitions/{ONE.hex}", f"/partitions/{ONE.hex}/0", f"/partitions/{ONE.hex}/1"],
-        [f"/partitions/{TWO.hex}/1", f"/partitions/{TWO.hex}/2"],
+        [f"/partitions/0/{ONE.hex}-0", f"/partitions/0/{ONE.hex}-1"],
+        [f"/partitions/0/{TWO.hex}-1", f"/partitions/0/{TWO.hex}-2"],
         ["/configs/topics/nowhere"],
     ],
 )

@@ -187,6 +187,32 @@ def _ring(path: str) -> None:
         os.close(fd)
 
 
+def sweep(folder: str) -> None:
+    """Remove what dead processes have left; nobody is about to use it, except names that are half made."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return
+    for name in names:
+        path = os.path.join(folder, name)
+        if not name.endswith(UNFINISHED_SUFFIX) and not _is_held(path, is_bell=name.startswith(BELL_PREFIX)):
+            _unlink(path)
+
+
+def _is_held(path: str, *, is_bell: bool) -> bool:
+    """Of a bell the reading end counts, and reading would take a ring away; of a lifeline the writing end does."""
+    try:
+        fd = os.open(path, (os.O_WRONLY if is_bell else os.O_RDONLY) | _FLAGS)
+    except OSError as error:
+        return error.errno != errno.ENXIO
+    try:
+        return is_bell or os.read(fd, 1) != b""
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+
+
 def _unlink(path: str) -> None:
     try:
         os.unlink(path)

@@ -40,6 +40,17 @@ class AdminBroker:
             disk=SimpleNamespace(free_bytes=lambda path: self.free_bytes, total_bytes=lambda path: 4000),
         )
         self.partitions: dict[TopicPartition, Any] = {}
+        self.active_controller = self.controller
+        self.channel = self
+
+    async def create_topics(self, topics: Any) -> list[tuple[Any, str | None]]:
+        """As the channel to the controller does it."""
+        outcomes = await self.controller.create_topics(topics)
+        return [(outcome.error, outcome.message) for outcome in outcomes]
+
+    async def next_producer_id(self) -> int:
+        first, _ = await self.controller.allocate_producer_ids()
+        return first
 
     @property
     def image(self) -> ClusterImage:
@@ -58,10 +69,17 @@ class AdminBroker:
         epoch = await self.controller.register_broker(registration)
         await self.controller.heartbeat(1, epoch, self.image.position)
 
+    def call_later(self, delay_s: float, callback: Any, *args: Any) -> Any:
+        return asyncio.get_running_loop().call_later(delay_s, callback, *args)
+
     def spawn(self, work: Any, *, name: str) -> Any:
         return asyncio.ensure_future(work)
 
+    async def sleep(self, delay_s: float) -> None:
+        await asyncio.sleep(delay_s)
+
     def _on_delta(self, delta: Delta) -> None:
+        self.controller.applied(1, delta.position)
         for name, topic in self.image.topics.items():
             for index in range(len(topic.partitions)):
                 place = TopicPartition(name, index)
@@ -69,6 +87,11 @@ class AdminBroker:
                     folder=f"/{'one' if index % 2 == 0 else 'two'}/{place}", size_bytes=lambda: 7
                 )
                 self.partitions.setdefault(place, SimpleNamespace(log=log))
+
+    def lose_disk(self, place: TopicPartition) -> None:
+        epoch = self.image.brokers[1].epoch
+        asyncio.run(self.controller.report_replicas(1, epoch, offline=[place]))
+        self.offline.add(place)
 
     def create(self, name: str, partitions: int = 1, **configs: str) -> None:
         settings = [(key.replace("_", "."), value) for key, value in configs.items()]

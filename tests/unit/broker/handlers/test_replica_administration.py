@@ -29,7 +29,7 @@ def broker() -> AdminBroker:
     broker = AdminBroker()
     broker.create("a", 2)
     broker.create("b")
-    broker.offline.add(TopicPartition("a", 1))
+    broker.lose_disk(TopicPartition("a", 1))
     return broker
 
 

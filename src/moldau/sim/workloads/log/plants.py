@@ -159,7 +159,9 @@ def leader_epoch_goes_on_after_a_crash() -> Iterator[None]:
     register = Controller.register_broker
 
     async def go_on(self: Controller, wanted: Registration) -> int:
-        return await register(self, wanted._replace(is_clean=True, lost=()))
+        before = self.image.registered.get(wanted.id)
+        epoch = 0 if before is None else before.epoch
+        return await register(self, wanted._replace(previous_epoch=epoch, lost=()))
 
     with patched(Controller, "register_broker", go_on):
         yield

@@ -1,0 +1,103 @@
+"""The main program of a broker that `moldau up` supervises.
+
+What to run comes in as one JSON line on the standard input, which then stays open as long as the supervisor lives: a
+line `stop` asks for a clean stop, and its end is the supervisor's end, and the broker's too, whatever it is doing. What
+became of the start goes out on the standard output, a JSON line each; logs go to the standard error, with the name of
+the broker. SIGTERM stops it cleanly; Ctrl-C on the terminal is the supervisor's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import os
+import signal
+import sys
+import threading
+from typing import Any, NamedTuple
+
+from moldau.cli.errors import CliError, Exit
+from moldau.cli.launch import Launch, prepare_process, serve, stop_or_leave
+from moldau.config.broker import BrokerConfig
+from moldau.runtime.ports import Runtime
+from moldau.runtime.real import run
+
+STOP = "stop"
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+class Order(NamedTuple):
+    """What the supervisor asks for: the fields of a `Launch` that can be written down."""
+
+    name: str
+    settings: dict[str, str]
+    store: str
+    log_level: str
+    log_format: str
+    supervisor: int
+    """Its process id."""
+
+    def launch(self) -> Launch:
+        config = BrokerConfig.parse(self.settings)
+        return Launch(
+            config, self.store, log_level=self.log_level, log_format=self.log_format, name=self.name
+        )
+
+
+def main() -> None:
+    order = Order(**json.loads(sys.stdin.readline()))
+    end_with(order.supervisor)
+    if sys.platform != "win32":
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # a background process may log to any terminal
+    try:
+        launch = order.launch()
+        prepare_process(launch)
+        run(lambda runtime: work(runtime, launch))
+    except CliError as error:
+        tell(json.loads(error.as_json()) | {"code": int(error.code)})
+        os._exit(error.code)
+    os._exit(Exit.OK)  # the thread that listens to the supervisor is not waited for
+
+
+async def work(runtime: Runtime, launch: Launch) -> None:
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    if sys.platform != "win32":
+        loop.add_signal_handler(signal.SIGTERM, lambda: stop_or_leave(stopping))
+    listener = threading.Thread(target=listen, args=(loop, stopping), daemon=True)
+    listener.start()
+    await serve(
+        runtime, launch, stopping, lambda servers: tell({"ready": True, "bootstrap_servers": servers})
+    )
+
+
+def listen(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
+    """The supervisor's words, until it is gone."""
+    for line in sys.stdin:
+        if line.strip() == STOP:
+            loop.call_soon_threadsafe(stopping.set)
+    os._exit(Exit.FAILED)
+
+
+def end_with(supervisor: int) -> None:
+    """End when the supervisor does, even while this process is stopped or hangs. Elsewhere than on Linux the end of
+    the standard input must do.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != supervisor:
+            os._exit(Exit.FAILED)  # it ended before we asked
+
+
+def tell(document: dict[str, Any]) -> None:
+    try:
+        sys.stdout.write(json.dumps(document) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        pass  # the supervisor is gone, and so are we
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,223 @@
+"""`moldau up --brokers N` as processes: ready line, restarts, signals, and what stops a start."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.support import wait_until
+
+TIMEOUT_S = 60
+COMMAND = [sys.executable, "-c", "from moldau.cli import main; main()"]
+ADDRESSES = re.compile(r"ready: bootstrap\.servers=((?:localhost:\d+,?)+)\n")
+
+
+class Up:
+    """A running `moldau up --brokers N`, ready when constructed."""
+
+    def __init__(self, folder: Path, *arguments: str, **environment: str) -> None:
+        self.data = folder / "moldau-data"
+        self.errors = folder / "errors"
+        with self.errors.open("ab") as errors:
+            self.popen = subprocess.Popen(
+                [*COMMAND, "up", "--port", "0", *arguments],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                cwd=folder,
+                env=os.environ | environment,
+            )
+        assert self.popen.stdout is not None
+        self.first_line = self.popen.stdout.readline()
+        match = ADDRESSES.fullmatch(self.first_line)
+        assert match, (self.first_line, self.errors.read_text())
+        self.addresses = match[1].split(",")
+
+    def pid(self, broker: int) -> int:
+        """Of a broker that runs; 0 while it has none."""
+        try:
+            return int((self.data / f"broker-{broker}" / "pid").read_text())
+        except (OSError, ValueError):
+            return 0
+
+    def wait_for_another(self, broker: int, pid: int) -> int:
+        wait_until(lambda: self.pid(broker) not in (0, pid), TIMEOUT_S, f"broker {broker} to come back")
+        return self.pid(broker)
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        self.popen.send_signal(number)
+        return self.popen.wait(TIMEOUT_S)
+
+    def log(self) -> list[dict[str, str]]:
+        return [json.loads(line) for line in self.errors.read_text().splitlines()]
+
+    def said(self, text: str) -> bool:
+        return any(text in entry["message"] for entry in self.log())
+
+
+Start = Callable[..., Up]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    started: list[Up] = []
+
+    def run(*arguments: str, **environment: str) -> Up:
+        started.append(Up(tmp_path, *arguments, **environment))
+        return started[-1]
+
+    yield run
+    for up in started:
+        up.popen.kill()
+        up.popen.wait()
+        assert up.popen.stdout is not None
+        up.popen.stdout.close()
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def refused(folder: Path, *arguments: str, code: int = 5) -> str:
+    done = subprocess.run(
+        [*COMMAND, "up", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        cwd=folder,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    assert "Traceback" not in done.stderr
+    (error,) = (line for line in done.stderr.splitlines() if line.startswith("error: "))
+    return error
+
+
+def test_each_broker_is_a_process_that_answers_on_its_own_port(start: Start) -> None:
+    up = start("--brokers", "3")
+    assert len(set(up.addresses)) == 3
+    pids = {up.pid(broker) for broker in (1, 2, 3)}
+    assert len(pids) == 3 and all(map(is_alive, pids)) and up.popen.pid not in pids
+    for address in up.addresses:
+        host, _, port = address.partition(":")
+        with socket.create_connection((host, int(port)), TIMEOUT_S):
+            pass
+    assert {entry.get("process") for entry in up.log()} == {None, "broker-1", "broker-2", "broker-3"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_all_cleanly_and_temporary_data_is_gone(
+    start: Start, tmp_path: Path, number: int
+) -> None:
+    up = start("--brokers", "2", "--data", ":temp:", TMPDIR=str(tmp_path))
+    (data,) = tmp_path.glob("moldau-*")
+    pids = [int((data / f"broker-{broker}" / "pid").read_text()) for broker in (1, 2)]
+    assert up.end(number) == 0
+    assert not any(map(is_alive, pids))
+    assert list(tmp_path.glob("moldau-*")) == []
+    assert up.popen.stdout is not None and up.popen.stdout.read() == "", "the ready line is all of stdout"
+    stopped = [entry["process"] for entry in up.log() if entry["message"] == "stopped" and "process" in entry]
+    assert sorted(stopped) == ["broker-1", "broker-2"]
+
+
+def test_a_killed_broker_comes_back_on_its_port_and_says_so(start: Start) -> None:
+    up = start("--brokers", "2")
+    first = up.pid(2)
+    os.kill(first, signal.SIGKILL)
+    second = up.wait_for_another(2, first)
+    assert is_alive(second) and up.said("broker-2 has ended: killed by SIGKILL; it is started again")
+    wait_until(lambda: up.said("broker-2 is back"), TIMEOUT_S)
+    host, _, port = up.addresses[1].partition(":")
+    with socket.create_connection((host, int(port)), TIMEOUT_S):
+        pass
+    assert up.end() == 0 and not is_alive(second)
+
+
+def test_a_broker_that_is_stopped_alone_comes_back_too(start: Start) -> None:
+    up = start("--brokers", "2")
+    first = up.pid(1)
+    os.kill(first, signal.SIGTERM)
+    up.wait_for_another(1, first)
+    assert up.said("broker-1 has ended: stopped by a signal; it is started again")
+
+
+def test_a_broker_that_cannot_start_again_is_tried_after_pauses_that_are_told(start: Start) -> None:
+    up = start("--brokers", "2")
+    meta = up.data / "broker-2" / "meta.properties"
+    good = meta.read_text()
+    meta.write_text(good.replace("node.id=2", "node.id=7"))
+    os.kill(up.pid(2), signal.SIGKILL)
+    wait_until(lambda: up.said("broker-2 has ended 2 times soon after its start: "), TIMEOUT_S)
+    (said,) = (entry for entry in up.log() if "ended 2 times" in entry["message"])
+    assert "node.id=7" in said["message"] and said["message"].endswith("it is started again in 0.5 s")
+    meta.write_text(good)
+    wait_until(lambda: up.pid(2) != 0, TIMEOUT_S)
+    assert up.end() == 0
+
+
+def test_without_restarts_a_killed_broker_stays_dead_and_leaves_no_pid(start: Start) -> None:
+    up = start("--brokers", "2", "--no-restart")
+    os.kill(up.pid(2), signal.SIGKILL)
+    wait_until(lambda: up.said("broker-2 has ended: killed by SIGKILL; it is not started again"), TIMEOUT_S)
+    assert up.pid(2) == 0 and is_alive(up.pid(1)) and up.popen.poll() is None
+    os.kill(up.pid(1), signal.SIGKILL)
+    assert up.popen.wait(TIMEOUT_S) == 1
+    assert "All brokers have ended." in up.errors.read_text()
+
+
+def test_no_broker_outlives_the_supervisor(start: Start) -> None:
+    up = start("--brokers", "2")
+    pids = [up.pid(1), up.pid(2)]
+    os.kill(pids[1], signal.SIGSTOP)  # one that could not see the end of a pipe
+    up.end(signal.SIGKILL)
+    wait_until(lambda: not any(map(is_alive, pids)), TIMEOUT_S, "the brokers to end")
+
+
+def test_the_second_signal_ends_them_at_once(start: Start, tmp_path: Path) -> None:
+    up = start("--brokers", "2", "--data", ":temp:", TMPDIR=str(tmp_path))
+    (data,) = tmp_path.glob("moldau-*")
+    pids = [int((data / f"broker-{broker}" / "pid").read_text()) for broker in (1, 2)]
+    os.kill(pids[1], signal.SIGSTOP)  # it will not stop by being asked
+    up.popen.send_signal(signal.SIGINT)
+    wait_until(lambda: up.said("stopping; Ctrl-C once more"), TIMEOUT_S)
+    begun = time.monotonic()
+    assert up.end(signal.SIGINT) == 130
+    assert time.monotonic() - begun < 10
+    assert not any(map(is_alive, pids)) and list(tmp_path.glob("moldau-*")) == []
+
+
+def test_a_port_in_use_is_said_in_one_sentence_that_names_the_broker(tmp_path: Path) -> None:
+    with socket.create_server(("0.0.0.0", 0)) as taken:
+        port = taken.getsockname()[1]
+        error = refused(tmp_path, "--brokers", "2", "--port", str(port - 1), "--data", ":temp:")
+    assert "broker-2: The port is in use by another process" in error and str(port) in error
+
+
+def test_brokers_stay_in_their_cluster_and_may_become_more_but_not_fewer(
+    start: Start, tmp_path: Path
+) -> None:
+    start().end()
+    grown = start("--brokers", "2")
+    assert grown.said("broker 2 is new here")
+    assert grown.end() == 0
+    again = start()
+    assert len(again.addresses) == 2
+    assert "in use by another broker" in refused(tmp_path, "--port", "0")
+    again.end()
+    assert "would leave out broker 2" in refused(tmp_path, "--brokers", "1", "--port", "0")
+    (tmp_path / "moldau-data" / "cluster.sqlite").unlink()
+    assert "belongs to cluster.id=" in refused(tmp_path, "--port", "0")

@@ -141,7 +141,8 @@ class Broker:
         """The parts by which this broker is one of several."""
         runtime = self.runtime
         self.peers = Peers(runtime, f"broker {self.node_id}", self._address_of)
-        self.channel = ControllerChannel(runtime, self.node_id, lambda: self.active_controller)
+        silence_s_max = self.config["broker.session.timeout.ms"] / 1000
+        self.channel = ControllerChannel(runtime, self.node_id, lambda: self.active_controller, silence_s_max)
         self.feed = ImageFeed(
             self.tasks, self.node_id, self.image, self.channel, lambda: self.active_controller
         )

@@ -24,7 +24,8 @@ class Replica(NamedTuple):
 
 
 def why_not_settled(nodes: Sequence[BrokerNode]) -> str | None:
-    """What keeps the cluster from being at rest: everyone up, of one mind, and in all in-sync sets; None where it is."""
+    """What keeps the cluster from being at rest: everyone up, of one mind, and in all in-sync sets; None where it
+    is."""
     for node in nodes:
         if not node.is_up:
             return f"{node.name} is not up"

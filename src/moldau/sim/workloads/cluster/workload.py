@@ -101,9 +101,9 @@ class ClusterRun:
         stage, plan = self.stage, self._plan
         assert stage.store is not None
         stage.store.start()
-        for node in stage.nodes:
-            node.start()
-        await stage.until(lambda: all(node.is_up for node in stage.nodes))
+        spared = plan.brokers if plan.is_flushed else plan.min_insync - 1
+        nemesis = ClusterNemesis(stage, plan.mixture, spared)
+        await nemesis.calm()
         for topic in plan.data_topics:
             for place in topic.places:
                 kind = WeakLedger if topic in plan.weak else Ledger
@@ -113,7 +113,6 @@ class ClusterRun:
             return
         stage.model.is_linear = False
         self._start_clients()
-        nemesis = ClusterNemesis(stage, plan.mixture, plan.brokers if plan.is_flushed else plan.min_insync - 1)
         await nemesis.run(stage.world.loop.time() + seconds)
         await nemesis.calm()
         await self._verify("first")

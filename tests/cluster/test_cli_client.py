@@ -147,6 +147,7 @@ def test_a_topic_lives_from_its_creation_to_its_deletion(cli: Cli) -> None:
         "leader": 1,
         "replicas": [1],
         "isr": [1],
+        "state": "ok",
         "first_offset": 0,
         "next_offset": 0,
     }
@@ -168,7 +169,7 @@ def test_tables_are_plain_columns_in_a_pipe(cli: Cli, topic: str) -> None:
     assert [line.split() for line in lines] == [["TOPIC", "PARTITIONS", "REPLICAS"], [topic, "3", "1"]]
     lines = cli.out("topic", "describe", topic).decode().splitlines()
     assert lines[0].startswith(topic) and "3 partitions, replication factor 1" in lines[0]
-    assert lines[-1].split() == ["2", "1", "1", "1", "0", "0", "0"]
+    assert lines[-1].split() == ["2", "1", "1", "1", "0", "0", "0", "ok"]
 
 
 def test_what_is_there_or_absent_already_is_fine_when_asked_so(cli: Cli, topic: str) -> None:

@@ -44,7 +44,7 @@ from moldau.coordinator.reply import Reply
 from moldau.log import names
 from moldau.log.cleaner.cleaner import CleanerSettings, LogCleaner
 from moldau.log.disk_errors import reason
-from moldau.log.folder import AllFoldersFailed
+from moldau.log.folder import AllFoldersFailed, check_not_in_use
 from moldau.log.manager import LogManager
 from moldau.metadata.difference import Difference
 from moldau.metadata.image import ClusterImage, Topic
@@ -230,6 +230,9 @@ class Broker:
             self.failure = error
             self.is_ready = False
             self._server.close()
+            self.membership.abandon()
+            self.registrar.close()
+            self.office.leave("the broker has failed")
             self._failed.set()
 
     async def wait_failed(self) -> BaseException:
@@ -258,6 +261,7 @@ class Broker:
     # Starting
 
     async def _start(self) -> None:
+        await self.tasks.in_thread(check_not_in_use, self.runtime.disk, self.config.log_dirs)
         self._listen()
         await self.membership.join(self._reached_at(self._inter_broker_listener))
         await self.feed.begin()
@@ -471,7 +475,7 @@ class Broker:
 
     async def _report(self, partition: Partition) -> None:
         place = partition.topic_partition
-        while self.partitions.get(place) is partition and self.registrar.epoch >= 0:
+        while self.partitions.get(place) is partition and self.registrar.epoch >= 0 and self.failure is None:
             is_offline = place in self.offline
             try:
                 await self.channel.report_replica(self.registrar.epoch, place, is_offline=is_offline)

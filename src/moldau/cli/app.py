@@ -26,6 +26,7 @@ COMMANDS = {
     "message": "Produce messages from stdin, consume to stdout.",
     "group": "List, describe, reset and delete consumer groups.",
     "transaction": "List, describe and abort transactions.",
+    "cluster": "Brokers, health, elections, and moving partitions.",
     "config": "Read and change the configuration of topics and brokers.",
     "log": "Dump, verify and measure the files of a data folder.",
     "import": "Take over the data of an Apache Kafka 4 node.",

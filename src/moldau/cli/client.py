@@ -233,14 +233,24 @@ def split_bootstrap(bootstrap: str) -> list[tuple[str, int]]:
 
 
 def reach(target: Target) -> str:
-    """Connect to the first address that answers, and close again; the address family for librdkafka."""
+    """The address family for librdkafka, of the first address that answers."""
+    # `localhost` is often ::1 first, where nobody listens: librdkafka would begin with a failure.
+    return "v4" if reach_peer(target)[1].startswith("127.") else "any"
+
+
+def reach_address(target: Target) -> tuple[str, int]:
+    """The first address of the target that answers."""
+    return reach_peer(target)[0]
+
+
+def reach_peer(target: Target) -> tuple[tuple[str, int], str]:
+    """Connect to the first address that answers, and close again; that address, and the IP address behind it."""
     failures = []
     timeout_s = min(target.timeout_s, REACH_TIMEOUT_S)
     for host, port in split_bootstrap(target.bootstrap):
         try:
             with socket.create_connection((host, port), timeout=timeout_s) as connection:
-                # `localhost` is often ::1 first, where nobody listens: librdkafka would begin with a failure.
-                return "v4" if connection.getpeername()[0].startswith("127.") else "any"
+                return (host, port), connection.getpeername()[0]
         except OSError as error:
             failures.append(f"{host}:{port}: {reason_of(error)}")
     raise CliError(

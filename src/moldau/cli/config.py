@@ -35,6 +35,8 @@ SOURCES = {
 }
 DEFAULT_SOURCE = 5
 TOPIC_SOURCE = 1
+TOPICS_AT_ONCE = 200
+"""In one request: each is answered with all its settings."""
 
 
 def complete_name(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
@@ -255,10 +257,33 @@ def is_changed(entry: ConfigEntry, kind: str) -> bool:
     return bool(entry.source == TOPIC_SOURCE if kind == "topic" else entry.source != DEFAULT_SOURCE)
 
 
-def changed_configs(connection: Connection, kind: str, name: str) -> dict[str, str]:
-    """What differs from the defaults, for descriptions; nothing where it may not be read."""
+def topic_configs(connection: Connection, name: str) -> dict[str, ConfigEntry]:
+    """For descriptions: nothing where they may not be read."""
     try:
-        entries = read_configs(connection, kind, name)
+        return read_configs(connection, "topic", name)
     except CliError:
         return {}
+
+
+def changed_configs(entries: dict[str, ConfigEntry], kind: str) -> dict[str, str]:
+    """What differs from the defaults."""
     return {key: shown_value(entry) for key, entry in sorted(entries.items()) if is_changed(entry, kind)}
+
+
+def min_isr_of(connection: Connection, topics: Sequence[str]) -> dict[str, int]:
+    """`min.insync.replicas` of topics, as far as it may be read."""
+    found = {}
+    for first in range(0, len(topics), TOPICS_AT_ONCE):
+        wanted = [resource("topic", name) for name in topics[first : first + TOPICS_AT_ONCE]]
+        futures = connection.admin.describe_configs(wanted, request_timeout=connection.target.timeout_s)
+        for asked, future in futures.items():
+            try:
+                found[asked.name] = min_isr(connection.result(future, subject=asked.name))
+            except CliError:
+                continue
+    return found
+
+
+def min_isr(entries: dict[str, ConfigEntry]) -> int:
+    entry = entries.get("min.insync.replicas")
+    return 1 if entry is None or entry.value is None else int(entry.value)

@@ -5,16 +5,20 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moldau.cli.client import Connection, reason_of
+from moldau.cli.config import min_isr_of
 from moldau.cli.errors import CliError
 from moldau.cli.findings import Finding, ok, problem, warning
 from moldau.cli.options import Target
 from moldau.cli.output import count_of, human_ms
+from moldau.cli.partition_health import findings, listed, of_metadata
+
+if TYPE_CHECKING:
+    from moldau.cli.cluster_client import ClusterView
 
 CONNECT_TIMEOUT_S = 3.0
-NAMED_MAX = 5
 
 
 def examine_cluster(target: Target) -> Iterator[Finding]:
@@ -30,13 +34,14 @@ def examine_cluster(target: Target) -> Iterator[Finding]:
     yield ok("cluster", f"{description.cluster_id} at {target.bootstrap}, answers in {human_ms(elapsed_ms)}")
     for node in sorted(description.nodes, key=lambda node: node.id):
         yield broker(node)
+    yield from fenced_found(registered(target))
     if description.controller is None:
         yield problem(
             "controller", "none", "Topics cannot be changed until a broker takes over; see the brokers' logs."
         )
     else:
         yield ok("controller", f"broker {description.controller.id}")
-    yield from partitions(metadata.topics)
+    yield from partitions(metadata.topics, min_isr_of(connection, sorted(metadata.topics)))
 
 
 def broker(node: Any) -> Finding:
@@ -51,27 +56,32 @@ def broker(node: Any) -> Finding:
         )
 
 
-def partitions(topics: dict[str, Any]) -> Iterator[Finding]:
+def registered(target: Target) -> ClusterView | None:
+    """With the brokers that do not serve, which librdkafka does not ask for; None where they cannot be asked for."""
+    from moldau.cli.cluster_client import ClusterClient
+
+    try:
+        with ClusterClient(target) as client:
+            return client.cluster()
+    except CliError:
+        return None
+
+
+def fenced_found(cluster: ClusterView | None) -> Iterator[Finding]:
+    fenced = [broker.id for broker in cluster.brokers if broker.is_fenced] if cluster else []
+    if fenced:
+        yield warning(
+            "fenced",
+            f"{listed(fenced)}: registered, and not serving",
+            "Start what is down; `moldau cluster unregister ID` forgets a broker that will not come back.",
+        )
+
+
+def partitions(topics: dict[str, Any], least: dict[str, int]) -> Iterator[Finding]:
     every = [
-        (f"{name}-{number}", partition)
+        of_metadata(name, partition, least.get(name, 1))
         for name, topic in sorted(topics.items())
-        for number, partition in sorted(topic.partitions.items())
+        for _, partition in sorted(topic.partitions.items())
     ]
     yield ok("topics", f"{count_of(len(topics), 'topic')}, {count_of(len(every), 'partition')}")
-    leaderless = [name for name, partition in every if partition.leader < 0]
-    if leaderless:
-        advice = "Start the brokers that hold their in-sync replicas."
-        yield problem(
-            "leaders", f"{some(leaderless)} without a leader: nothing can be read or written", advice
-        )
-    lagging = [name for name, partition in every if len(partition.isrs) < len(partition.replicas)]
-    if lagging:
-        advice = "A broker is down or slow; `moldau topic describe` shows which."
-        yield warning("replicas", f"{some(lagging)} with replicas that are not in sync", advice)
-    if every and not leaderless and not lagging:
-        yield ok("partitions", "all led, all replicas in sync")
-
-
-def some(names: list[str]) -> str:
-    shown = ", ".join(names[:NAMED_MAX])
-    return f"{count_of(len(names), 'partition')} ({shown}{', ...' if len(names) > NAMED_MAX else ''})"
+    yield from findings(every)

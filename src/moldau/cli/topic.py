@@ -10,13 +10,15 @@ import click
 
 from moldau.cli.client import Connection
 from moldau.cli.complete import topic_keys, topic_names, topic_pairs
-from moldau.cli.config import change_configs, changed_configs
+from moldau.cli.config import change_configs, changed_configs, min_isr, topic_configs
 from moldau.cli.errors import CliError, Exit, usage
+from moldau.cli.findings import Status
 from moldau.cli.help import Group
-from moldau.cli.offsets import partition_offsets
+from moldau.cli.offsets import Bounds, partition_offsets
 from moldau.cli.options import Target, Whole, cluster_options, json_option, parse_pairs, set_option
 from moldau.cli.outcomes import Outcome, report
 from moldau.cli.output import Column, bold, count_of, dim, note, print_json, print_table, say
+from moldau.cli.partition_health import PartitionView, findings
 from moldau.cli.topic_trim import trim
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ OWN_TOPICS = {
     "__transaction_state": "the state of all transactions",
 }
 """The cluster's own, and what they hold."""
+_TROUBLE = {Status.PROBLEM: "red", Status.WARNING: "yellow"}
 
 
 @click.group(
@@ -149,7 +152,9 @@ moldau topic describe orders --json | jq '.[0].partitions'
 def describe(names: tuple[str, ...], target: Target, as_json: bool) -> None:
     """Show partitions, leaders, offsets and changed configs of topics.
 
-    MESSAGES are at most so many: compaction and transactions leave offsets without a message.
+    MESSAGES are at most so many: compaction and transactions leave offsets without a message. STATE is the
+    worst of: offline (no leader), under min ISR (writes with acks=all are refused), under-replicated (a
+    replica is not in sync).
     """
     from confluent_kafka import TopicCollection
 
@@ -172,23 +177,42 @@ def description_document(connection: Connection, description: TopicDescription) 
     offsets = partition_offsets(
         connection, description.name, [p.id for p in description.partitions if p.leader]
     )
+    configs = topic_configs(connection, description.name)
+    least = min_isr(configs)
     return {
         "name": description.name,
         "id": id_text(description.topic_id),
         "internal": description.is_internal,
         "replication_factor": max((len(p.replicas) for p in description.partitions), default=0),
-        "configs": changed_configs(connection, "topic", description.name),
+        "min_insync_replicas": least,
+        "configs": changed_configs(configs, "topic"),
         "partitions": [
-            {
-                "partition": partition.id,
-                "leader": partition.leader.id if partition.leader else None,
-                "replicas": [node.id for node in partition.replicas],
-                "isr": [node.id for node in partition.isr],
-                "first_offset": offsets[partition.id].first if partition.id in offsets else None,
-                "next_offset": offsets[partition.id].next if partition.id in offsets else None,
-            }
+            partition_document(view_of(description.name, partition, least), offsets.get(partition.id))
             for partition in description.partitions
         ],
+    }
+
+
+def view_of(topic: str, partition: Any, least: int) -> PartitionView:
+    return PartitionView(
+        topic,
+        partition.id,
+        partition.leader.id if partition.leader else None,
+        tuple(node.id for node in partition.replicas),
+        tuple(node.id for node in partition.isr),
+        least,
+    )
+
+
+def partition_document(partition: PartitionView, bounds: Bounds | None) -> dict[str, Any]:
+    return {
+        "partition": partition.partition,
+        "leader": partition.leader,
+        "replicas": list(partition.replicas),
+        "isr": list(partition.isr),
+        "state": partition.state,
+        "first_offset": bounds.first if bounds else None,
+        "next_offset": bounds.next if bounds else None,
     }
 
 
@@ -213,8 +237,28 @@ def print_description(document: dict[str, Any]) -> None:
         Column("first offset", right=True),
         Column("next offset", right=True),
         Column("messages", right=True),
+        Column("state"),
     ]
     print_table(columns, [partition_row(partition) for partition in partitions])
+    print_trouble(document)
+
+
+def print_trouble(document: dict[str, Any]) -> None:
+    """What is not well, in a line each, the worst first."""
+    views = [
+        PartitionView(
+            document["name"],
+            partition["partition"],
+            partition["leader"],
+            tuple(partition["replicas"]),
+            tuple(partition["isr"]),
+            document["min_insync_replicas"],
+        )
+        for partition in document["partitions"]
+    ]
+    for finding in findings(views):
+        if colour := _TROUBLE.get(finding.status):
+            say(f"{click.style(finding.text, fg=colour, bold=True)}  {dim(finding.advice)}")
 
 
 def partition_row(partition: dict[str, Any]) -> list[str]:
@@ -228,6 +272,7 @@ def partition_row(partition: dict[str, Any]) -> list[str]:
         str(first) if known else "-",
         str(following) if known else "-",
         f"{following - first:,}" if known else "-",
+        partition["state"],
     ]
 
 

@@ -141,6 +141,7 @@ class Node(NamedTuple):
 
 
 class Partition(NamedTuple):
+    id: int
     leader: int
     replicas: list[int]
     isrs: list[int]
@@ -156,12 +157,14 @@ def test_a_broker_that_advertises_what_cannot_be_reached_is_a_problem() -> None:
     assert "advertises no-such-host.invalid:9092" in finding.text and "advertised.listeners" in finding.advice
 
 
-def test_partitions_without_leader_or_with_lagging_replicas_are_named() -> None:
+def test_partitions_that_are_not_well_are_named() -> None:
     topics = {
-        "a": Topic({0: Partition(1, [1, 2], [1, 2]), 1: Partition(-1, [2], [2])}),
-        "b": Topic({0: Partition(1, [1, 2], [1])}),
+        "a": Topic({0: Partition(0, 1, [1, 2], [1, 2]), 1: Partition(1, -1, [2], [2])}),
+        "b": Topic({0: Partition(0, 1, [1, 2], [1])}),
+        "c": Topic({0: Partition(0, 1, [1, 2], [1])}),
     }
-    found = {finding.subject: finding for finding in partitions(topics)}
-    assert found["leaders"].status is Status.PROBLEM and "1 partition (a-1)" in found["leaders"].text
+    found = {finding.subject: finding for finding in partitions(topics, {"c": 2})}
+    assert found["offline"].status is Status.PROBLEM and "1 partition (a-1)" in found["offline"].text
+    assert found["min ISR"].status is Status.PROBLEM and "1 partition (c-0)" in found["min ISR"].text
     assert found["replicas"].status is Status.WARNING and "1 partition (b-0)" in found["replicas"].text
     assert "partitions" not in found

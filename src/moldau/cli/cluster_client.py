@@ -1,0 +1,278 @@
+"""What the command line asks of a cluster and confluent-kafka has no calls for, with Kafka's own requests over `peers`.
+
+Any broker will do for what the controller decides: it is passed on. Sizes of logs are asked of the broker that has
+them. Listeners with TLS or SASL are not spoken to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import SimpleNamespace, TracebackType
+from typing import Any, NamedTuple, Self
+
+from moldau.base.errors import ErrorCode
+from moldau.base.ids import TopicPartition
+from moldau.cli.client import reach_address
+from moldau.cli.errors import CliError, Exit, usage
+from moldau.cli.options import Target
+from moldau.cli.partition_health import PartitionView
+from moldau.peers.errors import Busy, Disconnected, UnsupportedVersion
+from moldau.peers.peer import Peer
+from moldau.runtime.ports import Address, Runtime
+from moldau.runtime.real import close_runtime, new_event_loop, real_runtime
+from moldau.runtime.real.tasks import RealTasks
+from moldau.wire.apis import APIS_BY_NAME
+
+CLIENT_ID = "moldau-cli"
+BROKERS = 1  # an endpoint type of DescribeCluster
+TOPIC = 2  # a resource type of DescribeConfigs
+PREFERRED, UNCLEAN = 0, 1  # election types
+TOPICS_AT_ONCE = 500  # in one request for configs
+MIN_ISR = "min.insync.replicas"
+
+
+class BrokerView(NamedTuple):
+    id: int
+    host: str
+    port: int
+    rack: str | None
+    is_fenced: bool
+
+
+class ClusterView(NamedTuple):
+    cluster_id: str
+    controller: int | None
+    brokers: tuple[BrokerView, ...]
+
+    @property
+    def live(self) -> list[int]:
+        return [broker.id for broker in self.brokers if not broker.is_fenced]
+
+
+class Moving(NamedTuple):
+    """A partition that is being reassigned."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+class Refusal(NamedTuple):
+    """What the cluster has against one partition."""
+
+    error: ErrorCode
+    message: str
+
+
+class ClusterClient:
+    """A connection to each broker that is asked something, on a loop that runs while it is asked."""
+
+    def __init__(self, target: Target) -> None:
+        protocol = target.properties.get("security.protocol", "plaintext")
+        if protocol.lower() != "plaintext":
+            raise usage(
+                f"`moldau cluster` does not speak security.protocol={protocol} yet.",
+                "Use a listener without TLS and SASL.",
+            )
+        self.target = target
+        self._bootstrap = reach_address(target)
+        self._runner = asyncio.Runner(loop_factory=new_event_loop)
+        self._runtime: Runtime | None = None
+        self._peers: dict[Address, Peer] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self._runner.run(self._close())
+        self._runner.close()
+
+    async def _close(self) -> None:
+        for peer in self._peers.values():
+            peer.close()
+        if self._runtime is not None:
+            if isinstance(self._runtime.tasks, RealTasks):
+                for task in self._runtime.tasks.cancel_all():
+                    await asyncio.wait((task,))
+            close_runtime(self._runtime)
+
+    def cluster(self) -> ClusterView:
+        """The brokers that are registered, fenced ones too where the cluster tells them (KIP-1073)."""
+        answer = self._ask(
+            "DescribeCluster",
+            include_cluster_authorized_operations=False,
+            endpoint_type=BROKERS,
+            include_fenced_brokers=True,
+        )
+        self._check(answer.error_code, answer.error_message, "The cluster cannot be described")
+        brokers = sorted(
+            BrokerView(one.broker_id, one.host, one.port, one.rack, getattr(one, "is_fenced", False))
+            for one in answer.brokers
+        )
+        controller = int(answer.controller_id)
+        return ClusterView(answer.cluster_id, controller if controller >= 0 else None, tuple(brokers))
+
+    def partitions(self) -> list[PartitionView]:
+        """Of all topics, sorted."""
+        answer = self._ask(
+            "Metadata",
+            topics=None,
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
+        least = self._min_isr([topic.name for topic in answer.topics])
+        return sorted(
+            PartitionView(
+                topic.name,
+                partition.partition_index,
+                int(partition.leader_id) if partition.leader_id >= 0 else None,
+                tuple(map(int, partition.replica_nodes)),
+                tuple(map(int, partition.isr_nodes)),
+                least.get(topic.name, 1),
+            )
+            for topic in answer.topics
+            for partition in topic.partitions
+        )
+
+    def _min_isr(self, topics: Sequence[str]) -> dict[str, int]:
+        found = {}
+        for first in range(0, len(topics), TOPICS_AT_ONCE):
+            resources = tuple(
+                SimpleNamespace(resource_type=TOPIC, resource_name=name, configuration_keys=(MIN_ISR,))
+                for name in topics[first : first + TOPICS_AT_ONCE]
+            )
+            answer = self._ask(
+                "DescribeConfigs", resources=resources, include_synonyms=False, include_documentation=False
+            )
+            for result in answer.results:
+                for config in result.configs:
+                    if config.name == MIN_ISR and config.value is not None:
+                        found[result.resource_name] = int(config.value)
+        return found
+
+    def moving(self) -> dict[TopicPartition, Moving]:
+        """The reassignments under way."""
+        answer = self._ask("ListPartitionReassignments", timeout=self._timeout_ms, topics=None)
+        self._check(answer.error_code, answer.error_message, "The reassignments cannot be listed")
+        return {
+            TopicPartition(topic.name, one.partition_index): Moving(
+                tuple(map(int, one.replicas)),
+                tuple(map(int, one.adding_replicas)),
+                tuple(map(int, one.removing_replicas)),
+            )
+            for topic in answer.topics
+            for one in topic.partitions
+        }
+
+    def reassign(
+        self, wanted: Mapping[TopicPartition, tuple[int, ...] | None]
+    ) -> dict[TopicPartition, Refusal]:
+        """Ask for new replicas, or, with None, for the end of what is under way; what was refused."""
+        topics = tuple(
+            SimpleNamespace(
+                name=name,
+                partitions=tuple(
+                    SimpleNamespace(partition_index=place.partition, replicas=wanted[place])
+                    for place in places
+                ),
+            )
+            for name, places in by_topic(wanted)
+        )
+        answer = self._ask(
+            "AlterPartitionReassignments",
+            timeout=self._timeout_ms,
+            allow_replication_factor_change=True,
+            topics=topics,
+        )
+        self._check(answer.error_code, answer.error_message, "The cluster refuses to move partitions")
+        return {
+            TopicPartition(topic.name, one.partition_index): refusal(one.error_code, one.error_message)
+            for topic in answer.responses
+            for one in topic.partitions
+            if one.error_code
+        }
+
+    def elect(
+        self, election: int, partitions: Iterable[TopicPartition] | None
+    ) -> dict[TopicPartition, Refusal]:
+        """Elect leaders; an answer for each partition that was asked about, or, for all, for those that need one."""
+        topics = None
+        if partitions is not None:
+            topics = tuple(
+                SimpleNamespace(topic=name, partitions=tuple(place.partition for place in places))
+                for name, places in by_topic(partitions)
+            )
+        answer = self._ask(
+            "ElectLeaders", election_type=election, topic_partitions=topics, timeout=self._timeout_ms
+        )
+        self._check(answer.error_code, None, "The cluster refuses to elect leaders")
+        return {
+            TopicPartition(topic.topic, one.partition_id): refusal(one.error_code, one.error_message)
+            for topic in answer.replica_election_results
+            for one in topic.partition_result
+        }
+
+    def unregister(self, broker: int) -> None:
+        answer = self._ask("UnregisterBroker", broker_id=broker)
+        self._check(answer.error_code, answer.error_message, f"Broker {broker} cannot be unregistered")
+
+    def log_sizes(self, broker: BrokerView) -> dict[TopicPartition, int]:
+        """Bytes of each log that a broker has."""
+        answer = self._ask("DescribeLogDirs", (broker.host, broker.port), topics=None)
+        return {
+            TopicPartition(topic.name, one.partition_index): int(one.partition_size)
+            for folder in answer.results
+            for topic in folder.topics
+            for one in topic.partitions
+            if not one.is_future_key
+        }
+
+    @property
+    def _timeout_ms(self) -> int:
+        return int(self.target.timeout_s * 1000)
+
+    def _ask(self, api: str, address: Address | None = None, **fields: Any) -> Any:
+        address = address or self._bootstrap
+        try:
+            return self._runner.run(self._answered(api, address, SimpleNamespace(**fields)))
+        except UnsupportedVersion as error:
+            raise CliError(f"This cluster does not know {api}.", "It may be too old for this.") from error
+        except (Disconnected, Busy) as error:
+            raise CliError(
+                f"The broker at {address[0]}:{address[1]} does not answer {api}: {error}.",
+                "Check that the port is a Kafka listener without TLS; --bootstrap takes several addresses.",
+                Exit.UNREACHABLE,
+            ) from error
+
+    async def _answered(self, api: str, address: Address, message: object) -> Any:
+        if self._runtime is None:
+            self._runtime = real_runtime()
+        peer = self._peers.get(address)
+        if peer is None:
+            peer = self._peers[address] = Peer(self._runtime, address, CLIENT_ID)
+        await peer.connection(self.target.timeout_s)
+        return await peer.ask(APIS_BY_NAME[api].key, message, self.target.timeout_s)
+
+    def _check(self, error: int, message: str | None, what: str) -> None:
+        if error:
+            said = refusal(error, message)
+            raise CliError(f"{what}: {said.message.rstrip('.')}.")
+
+
+def refusal(error: int, message: str | None) -> Refusal:
+    code = ErrorCode(int(error))
+    return Refusal(code, message or code.name.replace("_", " "))
+
+
+def by_topic(places: Iterable[TopicPartition]) -> Iterator[tuple[str, list[TopicPartition]]]:
+    found: dict[str, list[TopicPartition]] = {}
+    for place in sorted(places):
+        found.setdefault(place.topic, []).append(place)
+    yield from found.items()

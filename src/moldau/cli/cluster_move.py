@@ -1,0 +1,295 @@
+"""`moldau cluster reassign` and `drain`: partitions to other brokers, planned, shown, carried out and watched."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from moldau.base.errors import ErrorCode
+from moldau.base.ids import TopicPartition
+from moldau.cli.cluster_client import ClusterClient, ClusterView, Refusal
+from moldau.cli.cluster_progress import follow
+from moldau.cli.complete import files, topic_names
+from moldau.cli.errors import CliError, Exit, did_you_mean, file_error, not_found, usage
+from moldau.cli.help import Command
+from moldau.cli.options import Target, Whole, cluster_options, json_option
+from moldau.cli.output import Column, count_of, good, note, print_json, print_table, say
+from moldau.cli.partition_health import PartitionView, listed
+from moldau.cli.reassign_plan import NotEnoughBrokers, Replicas, place_of, spread
+from moldau.cli.reassign_plan import drain as plan_drain
+
+AT_ONCE = 500  # partitions in one request
+SHOWN_MAX = 50
+Wanted = dict[TopicPartition, Replicas]
+
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would move, and move nothing.")
+no_wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for the end of the move.")
+
+
+@click.command(
+    name="reassign",
+    cls=Command,
+    examples="""
+# Spread everything evenly over these brokers; as few replicas move as possible
+moldau cluster reassign --brokers 1,2,3,4
+moldau cluster reassign --brokers 1,2,3,4 --topic orders --dry-run
+# Three copies instead of one
+moldau cluster reassign --topic orders --replication-factor 3
+# What kafka-reassign-partitions.sh takes; --dry-run --json makes such a file
+moldau cluster reassign --file plan.json
+# Stop what is under way, and go back
+moldau cluster reassign --cancel
+""",
+)
+@click.option(
+    "-t",
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC",
+    shell_complete=topic_names,
+    help="Only this topic; may be repeated.",
+)
+@click.option("--brokers", metavar="ID,...", help="Where replicas may be.  [default: all that run]")
+@click.option("-r", "--replication-factor", type=Whole(1), metavar="N", help="Copies of each partition.")
+@click.option(
+    "-f", "--file", "path", metavar="FILE", shell_complete=files, help="A plan in Kafka's JSON format."
+)
+@click.option("--cancel", is_flag=True, help="End moves that are under way; replicas go back.")
+@dry_run_option
+@no_wait_option
+@cluster_options
+@json_option()
+def reassign(
+    topics: tuple[str, ...],
+    brokers: str | None,
+    replication_factor: int | None,
+    path: str | None,
+    cancel: bool,
+    dry_run: bool,
+    no_wait: bool,
+    target: Target,
+    as_json: bool,
+) -> None:
+    """Move partitions to other brokers.
+
+    Clients go on meanwhile: new replicas copy what there is, and take the place of the old ones when they
+    are in sync. Ctrl-C stops the watching, not the move.
+    """
+    if path is not None and (topics or brokers or replication_factor or cancel):
+        raise usage("--file says all that is to move.", "Leave out the other options.")
+    if cancel and (brokers or replication_factor):
+        raise usage("--cancel goes back to where the replicas were.", "Leave out the other options.")
+    if not (path or cancel or topics or brokers or replication_factor):
+        raise usage("Say what to move.", "Give --brokers, --topic, --replication-factor, --file or --cancel.")
+    with ClusterClient(target) as client:
+        if cancel:
+            cancel_moves(client, topics, dry_run=dry_run, as_json=as_json)
+            return
+        partitions = client.partitions()
+        if path is not None:
+            wanted = read_plan(path)
+        else:
+            racks = allowed(client.cluster(), brokers)
+            names = list(topics) or sorted({partition.topic for partition in partitions})
+            require_topics(partitions, names)
+            wanted = planned(lambda: spread(partitions, names, racks, replication_factor))
+        carry_out(client, partitions, wanted, dry_run=dry_run, waits=not no_wait, as_json=as_json)
+
+
+@click.command(
+    name="drain",
+    cls=Command,
+    examples="""
+moldau cluster drain 4 --dry-run
+moldau cluster drain 4
+# It holds nothing now: stop it, and forget it
+moldau cluster unregister 4
+""",
+)
+@click.argument("broker_id", type=Whole(), metavar="ID")
+@dry_run_option
+@no_wait_option
+@cluster_options
+@json_option()
+def drain(broker_id: int, dry_run: bool, no_wait: bool, target: Target, as_json: bool) -> None:
+    """Move everything off a broker, to the others that run.
+
+    The broker may run or be down. Topics that are created afterwards may be placed on it until it is
+    stopped.
+    """
+    with ClusterClient(target) as client:
+        cluster, partitions = client.cluster(), client.partitions()
+        known = [broker.id for broker in cluster.brokers]
+        if broker_id not in known and not any(broker_id in one.replicas for one in partitions):
+            raise not_found(f"There is no broker {broker_id} in this cluster.", f"It has {listed(known)}.")
+        racks = {broker: rack for broker, rack in allowed(cluster, None).items() if broker != broker_id}
+        wanted = planned(lambda: plan_drain(partitions, broker_id, racks))
+        carry_out(client, partitions, wanted, dry_run=dry_run, waits=not no_wait, as_json=as_json)
+    if not (dry_run or no_wait or as_json):
+        note(f"Broker {broker_id} holds nothing now. Stop it, then `moldau cluster unregister {broker_id}`.")
+
+
+def allowed(cluster: ClusterView, text: str | None) -> dict[int, str | None]:
+    """The brokers that may get replicas, with their racks: those that were named, or all that run."""
+    racks = {broker.id: broker.rack for broker in cluster.brokers}
+    if text is None:
+        return {broker: racks[broker] for broker in cluster.live}
+    try:
+        wanted = [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise usage(f"--brokers takes ids with commas between them, not '{text}'.") from error
+    for broker in wanted:
+        if broker not in racks:
+            raise not_found(f"There is no broker {broker} in this cluster.", f"It has {listed(list(racks))}.")
+    return {broker: racks[broker] for broker in wanted}
+
+
+def require_topics(partitions: Sequence[PartitionView], names: Sequence[str]) -> None:
+    known = {partition.topic for partition in partitions}
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, sorted(known)) or "`moldau topic list` shows what is there."
+            raise not_found(f"There is no topic '{name}'.", hint)
+
+
+def planned(plan: Any) -> Wanted:
+    try:
+        wanted: Wanted = plan()
+    except NotEnoughBrokers as error:
+        raise CliError(
+            f"{error.place} is to have {count_of(error.wanted, 'replica')}, and there "
+            f"{'is' if len(error.brokers) == 1 else 'are'} only {count_of(len(error.brokers), 'broker')} "
+            f"for them ({', '.join(map(str, error.brokers)) or 'none'}).",
+            "Add brokers, or lower it with `moldau cluster reassign --replication-factor`.",
+        ) from error
+    return wanted
+
+
+def read_plan(path: str) -> Wanted:
+    """A file as kafka-reassign-partitions.sh takes it; the log folders in it are not looked at."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            document = json.load(file)
+        return {
+            TopicPartition(str(one["topic"]), int(one["partition"])): tuple(map(int, one["replicas"]))
+            for one in document["partitions"]
+        }
+    except OSError as error:
+        raise file_error(error, path) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise usage(
+            f"{path} is no plan of Kafka's.",
+            'It has {"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2]}]}.',
+        ) from error
+
+
+def plan_document(wanted: Mapping[TopicPartition, Sequence[int]]) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "partitions": [
+            {"topic": place.topic, "partition": place.partition, "replicas": list(replicas)}
+            for place, replicas in sorted(wanted.items())
+        ],
+    }
+
+
+def carry_out(
+    client: ClusterClient,
+    partitions: Sequence[PartitionView],
+    wanted: Wanted,
+    *,
+    dry_run: bool,
+    waits: bool,
+    as_json: bool,
+) -> None:
+    before = {place_of(partition): partition.replicas for partition in partitions}
+    if dry_run:
+        print_json(plan_document(wanted)) if as_json else print_plan(before, wanted)
+        return
+    refused: dict[TopicPartition, Refusal] = {}
+    places = sorted(wanted)
+    for first in range(0, len(places), AT_ONCE):
+        refused |= client.reassign({place: wanted[place] for place in places[first : first + AT_ONCE]})
+    accepted = [place for place in places if place not in refused]
+    if waits and accepted:
+        watch(client, accepted)
+    if as_json:
+        document = {
+            "status": "moved" if waits else "moving",
+            "previous": plan_document(only(before, accepted)),
+        }
+        print_json(document | {"failed": {str(place): one.message for place, one in refused.items()}})
+    elif accepted:
+        say(f"{count_of(len(accepted), 'partition')} {good('moved' if waits else 'moving')}")
+    elif not refused:
+        say("Nothing to move.")
+    raise_refused(refused)
+
+
+def only(before: Mapping[TopicPartition, Replicas], places: Sequence[TopicPartition]) -> Wanted:
+    return {place: before[place] for place in places if place in before}
+
+
+def watch(client: ClusterClient, places: Sequence[TopicPartition]) -> None:
+    try:
+        follow(client, places)
+    except KeyboardInterrupt:
+        note(
+            "\nThe move goes on: `moldau cluster describe` shows it, `moldau cluster reassign --cancel` ends it."
+        )
+        raise
+
+
+def print_plan(before: Mapping[TopicPartition, Replicas], wanted: Wanted) -> None:
+    if not wanted:
+        say("Nothing to move.")
+        return
+    columns = [
+        Column("partition", style="bold"),
+        Column("replicas"),
+        Column("would become"),
+        Column("copied to"),
+    ]
+    rows = []
+    for place, replicas in sorted(wanted.items()):
+        old = before.get(place, ())
+        new = [broker for broker in replicas if broker not in old]
+        rows.append([str(place), *(",".join(map(str, ids)) or "-" for ids in (old, replicas, new))])
+    print_table(columns, rows[:SHOWN_MAX])
+    if len(rows) > SHOWN_MAX:
+        note(f"... and {len(rows) - SHOWN_MAX} more; --json shows all")
+    copies = sum(len(set(replicas) - set(before.get(place, ()))) for place, replicas in wanted.items())
+    note(f"{count_of(copies, 'replica')} of {count_of(len(wanted), 'partition')} would be copied.")
+
+
+def cancel_moves(client: ClusterClient, topics: Sequence[str], *, dry_run: bool, as_json: bool) -> None:
+    moving = client.moving()
+    places = sorted(place for place in moving if not topics or place.topic in topics)
+    refused: dict[TopicPartition, Refusal] = {}
+    if places and not dry_run:
+        refused = client.reassign(dict.fromkeys(places))
+        # It may have come to its end in the meantime.
+        refused = {
+            place: one
+            for place, one in refused.items()
+            if one.error is not ErrorCode.no_reassignment_in_progress
+        }
+    if as_json:
+        print_json({"cancelled": [str(place) for place in places if place not in refused]})
+    elif not places:
+        say("Nothing is being moved.")
+    else:
+        done = "would be cancelled" if dry_run else "cancelled"
+        say(f"{count_of(len(places) - len(refused), 'move')} {good(done)}")
+    raise_refused(refused)
+
+
+def raise_refused(refused: Mapping[TopicPartition, Refusal]) -> None:
+    if refused:
+        place, outcome = next(iter(sorted(refused.items())))
+        more = f" ({len(refused) - 1} more)" if len(refused) > 1 else ""
+        raise CliError(f"{place} cannot be moved: {outcome.message.rstrip('.')}{more}.", "", Exit.FAILED)

@@ -41,7 +41,8 @@ from moldau.sim.workloads.transactions.producers import TransactionalProducer
 from moldau.sim.workloads.transactions.readers import AnyReader, CommittedReader
 from moldau.sim.world import World
 
-SECONDS = 8.0
+SECONDS = 6.0
+THINK_S = (0.05, 0.4)
 WORK_PARTITIONS = 3
 SETTLE_PATIENCE_S = 90.0
 HEIR_TIMEOUT_MS = 30_000
@@ -127,10 +128,12 @@ class ClusterRun:
         places = places_of([*plan.safe, *plan.weak])
         for number in range(plan.idempotent_producers):
             client = stage.client(f"idempotent-{number}")
-            stage.start(client, IdempotentProducer(client, self._some(client, places), client.random))
+            stage.start(
+                client, IdempotentProducer(client, self._some(client, places), client.random, THINK_S)
+            )
         for number in range(plan.plain_producers):
             client = stage.client(f"plain-{number}")
-            stage.start(client, PlainProducer(client, self._some(client, places), client.random))
+            stage.start(client, PlainProducer(client, self._some(client, places), client.random, THINK_S))
         for number in range(plan.readers):
             client = stage.client(f"reader-{number}")
             stage.start(client, Reader(client, places, client.random))

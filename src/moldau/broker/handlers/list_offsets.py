@@ -4,8 +4,8 @@ Special timestamps: -1 latest, -2 earliest, and those of the versions below. The
 -5 and -6 find nothing. What lies at or above the high watermark (with read_committed: the last stable offset) is not
 found.
 
-- v2: the isolation level. v4: leader epochs (KIP-320). v5: OFFSET_NOT_AVAILABLE where a new leader does not know the end
-  yet (KIP-207).
+- v2: the isolation level. v4: leader epochs (KIP-320). v5: OFFSET_NOT_AVAILABLE where a new leader does not know the
+  end yet (KIP-207).
 - v7: -3, the record with the largest timestamp (KIP-734).
 - v8: -4, the earliest on this broker's disk (KIP-405).
 - v9: -5, the latest in tiered storage (KIP-1005).

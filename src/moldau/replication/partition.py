@@ -362,6 +362,11 @@ class Partition:
             self.on_advance()
 
     @property
+    def knows_the_end(self) -> bool:
+        """Whether the high watermark covers all that earlier leaders may have told readers (KIP-207)."""
+        return self.leader is None or self.leader.knows_the_end
+
+    @property
     def last_stable_offset(self) -> int:
         """Up to where readers with read_committed may see: before the first transaction that is not decided."""
         high_watermark = self.high_watermark

@@ -161,6 +161,8 @@ class Fetch:
             self._has_diverged = True
             return self._answer(partition, wanted.index, b"", self._no_aborted, diverging)
         limit = self._limit_of(partition)
+        if wanted.fetch_offset > limit and self._replica is None and not partition.knows_the_end:
+            raise KafkaError(ErrorCode.offset_not_available)  # an earlier leader has told of more
         max_bytes = min(wanted.max_bytes, self._max_bytes - self._total_bytes)
         try:
             part = partition.log.read(

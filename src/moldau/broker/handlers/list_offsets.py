@@ -4,7 +4,8 @@ Special timestamps: -1 latest, -2 earliest, and those of the versions below. The
 -5 and -6 find nothing. What lies at or above the high watermark (with read_committed: the last stable offset) is not
 found.
 
-- v2: the isolation level. v4: leader epochs (KIP-320).
+- v2: the isolation level. v4: leader epochs (KIP-320). v5: OFFSET_NOT_AVAILABLE where a new leader does not know the
+  end yet (KIP-207).
 - v7: -3, the record with the largest timestamp (KIP-734).
 - v8: -4, the earliest on this broker's disk (KIP-405).
 - v9: -5, the latest in tiered storage (KIP-1005).
@@ -27,6 +28,7 @@ VERSIONS = (1, 11)
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
+NOT_AVAILABLE_SINCE_VERSION = 5
 SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 READ_COMMITTED = 1
 
@@ -68,6 +70,12 @@ async def _find(
         return PartitionOffset(index, ErrorCode.none)
     is_committed_only = getattr(request, "isolation_level", 0) == READ_COMMITTED
     readable = partition.last_stable_offset if is_committed_only else partition.high_watermark
+    is_behind = not partition.knows_the_end
+    not_available = ErrorCode.offset_not_available
+    if context.version < NOT_AVAILABLE_SINCE_VERSION:
+        not_available = ErrorCode.leader_not_available
+    if timestamp == LATEST and is_behind:
+        return PartitionOffset(index, not_available)
     if timestamp == LATEST:
         return PartitionOffset(index, ErrorCode.none, readable, leader_epoch=partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -79,5 +87,5 @@ async def _find(
         held.find_max_timestamp() if timestamp == MAX_TIMESTAMP else held.find_timestamp(timestamp)
     )
     if found is None or found.offset >= readable:
-        return PartitionOffset(index, ErrorCode.none)
+        return PartitionOffset(index, not_available if is_behind else ErrorCode.none)
     return PartitionOffset(index, ErrorCode.none, found.offset, found.timestamp, found.leader_epoch)

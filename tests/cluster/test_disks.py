@@ -279,7 +279,7 @@ def test_a_broker_whose_disks_have_all_failed_stops_with_a_clear_sentence(
             produce(connection, "doomed", partition, b"lost")
     assert broker.wait(20) == 1
     assert "The broker stopped itself: all data folders have failed" in broker.log()
-    assert "Traceback" not in broker.log()
+    assert "Traceback" not in broker.log(), broker.log()
 
 
 def test_partitions_of_a_disk_that_is_not_mounted_are_offline_and_not_begun_anew(
@@ -322,4 +322,4 @@ def test_a_broker_with_no_disk_left_does_not_start_and_says_why(
     two.unmount()
     with pytest.raises(StartFailed, match="None of the data folders can be used"):
         broker.start()
-    assert "Traceback" not in broker.log()
+    assert "Traceback" not in broker.log(), broker.log()

@@ -34,6 +34,7 @@ class Party(Protocol):
 
     quiet_s: float
     """A watch that was not called for so long is not about to be called for what has happened before."""
+    session_timeout_s: float
 
     async def open(self) -> Store: ...
 
@@ -66,6 +67,7 @@ class RealParty:
     """Processes that are not: several stores of one loop on the real runtime."""
 
     quiet_s = 0.02
+    session_timeout_s = 0.1
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
@@ -126,7 +128,7 @@ class MemoryParty(RealParty):
 
 class SqliteParty(RealParty):
     quiet_s = 0.35
-    session_timeout_s = 0.6
+    session_timeout_s = 1.5
 
     def __init__(self, runtime: Runtime, path: Path) -> None:
         super().__init__(runtime)
@@ -210,7 +212,7 @@ def sim_stage(seed: int) -> Callable[[Path], Stage]:
 
 class ZookeeperParty(RealParty):
     quiet_s = 0.2
-    session_timeout_s = 1.5
+    session_timeout_s = 2.5
 
     def __init__(self, runtime: Runtime, address: Address) -> None:
         super().__init__(runtime)

@@ -338,7 +338,7 @@ def test_a_live_session_outlasts_its_time_out(stage: Stage) -> None:
         other.watch("/live", nothing)
         session_id = await owner.begin_session(ended)
         await owner.multi([Create("/live/1", b"", ephemeral=True)])
-        await party.sleep(2.0)
+        await party.sleep(2 * party.session_timeout_s)
         await until_equal(party, other, "/live/1", Entry("/live/1", b"", 0))
         assert owner.session_id == session_id
         assert ended.count == 0

@@ -10,7 +10,8 @@ import pytest
 
 from moldau.sim.fabric import Link
 from moldau.sim.store_client import SimStore
-from moldau.sim.store_host import StoreHost, StoreTree
+from moldau.sim.store_host import PORT, StoreHost, StoreTree
+from moldau.sim.store_wire import Talk
 from moldau.sim.world import SimHost, World
 from moldau.store.port import Check, Conflict, Create, Put, SessionEnded, Unavailable, Unknown
 
@@ -189,6 +190,32 @@ def test_what_is_unknown_is_found_out_by_a_mark_and_never_done_later(seed: int) 
     world.run(scene())
     assert not world.failures
     world.close()
+
+
+def test_what_a_former_connection_still_brings_is_dropped() -> None:
+    setting = Setting(5)
+
+    async def scene() -> None:
+        host = setting.world.host("a")
+        answers: list[object] = []
+
+        async def connect() -> Talk:
+            stream = await host.runtime.net.connect("store", PORT, timeout_s=1.0)
+            return Talk(stream, answers.append, lambda: None)
+
+        old, new = await setting.on(host, connect()), await setting.on(host, connect())
+        old.send((1, "hello", ("me", None)))
+        await setting.world.sleep(0.1)
+        new.send((1, "hello", ("me", None)))
+        await setting.world.sleep(0.1)
+        old.send((2, "multi", ([Create("/late", b"")], None)))
+        new.send((2, "multi", ([Create("/new", b"")], None)))
+        await setting.world.sleep(0.1)
+        assert list(setting.tree.entries) == ["/new"]
+        assert len(answers) == 3
+
+    setting.world.run(scene())
+    setting.world.close()
 
 
 def test_one_seed_is_one_story() -> None:

@@ -1,6 +1,6 @@
 """`python -m moldau.bench.setup`: what only the interop tests and benchmarks need, installed where this user may.
 
-kcat, Java and Maven come from Debian's packages (`apt-get`, as root); Kafka's own jars are fetched by
+kcat, Java and Maven come from Debian's packages (`apt-get`, as root); Kafka's own jars and ZooKeeper's are fetched by
 `moldau.bench.apache_kafka`. Where something cannot be had, one line says so and the exit code is still 0: the tests
 themselves decide whether they are skipped or, in CI, fail.
 """
@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 from moldau.bench.apache_kafka import Unavailable, distribution
+from moldau.cli.zookeeper_ensemble import jars as zookeeper_jars
 
 PACKAGES = {"kcat": "kcat", "java": "openjdk-17-jre-headless", "mvn": "maven"}
 """Command -> the Debian package that has it."""
@@ -46,10 +47,11 @@ def main() -> None:
         reason = install(packages)
         if reason is not None:
             print(f"not installed: {' '.join(packages)}: {reason}", file=sys.stderr)
-    try:
-        distribution()
-    except Unavailable as reason:
-        print(f"Apache Kafka's jars: {reason}", file=sys.stderr)
+    for what, fetch in (("Apache Kafka", distribution), ("ZooKeeper", zookeeper_jars)):
+        try:
+            fetch()
+        except Unavailable as reason:
+            print(f"{what}'s jars: {reason}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ from moldau.coordinator.reply import Reply
 from moldau.log import names
 from moldau.log.cleaner.cleaner import CleanerSettings, LogCleaner
 from moldau.log.disk_errors import reason
-from moldau.log.folder import AllFoldersFailed
+from moldau.log.folder import AllFoldersFailed, check_not_in_use
 from moldau.log.manager import LogManager
 from moldau.metadata.difference import Difference
 from moldau.metadata.image import ClusterImage, Topic
@@ -258,6 +258,7 @@ class Broker:
     # Starting
 
     async def _start(self) -> None:
+        await self.tasks.in_thread(check_not_in_use, self.runtime.disk, self.config.log_dirs)
         self._listen()
         await self.membership.join(self._reached_at(self._inter_broker_listener))
         await self.feed.begin()

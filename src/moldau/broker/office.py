@@ -86,9 +86,10 @@ class Office:
             state, random, self._broker, self._tasks, on_fenced=lambda _reason: self._fenced(term)
         )
         self.elections += 1
-        log.info(
-            "broker %d is the controller, in epoch %d", self._node_id, self.controller.image.controller_epoch
-        )
+        image = self.controller.image
+        is_alone = not image.registered.keys() - {self._node_id}
+        level = logging.DEBUG if is_alone else logging.INFO
+        log.log(level, "broker %d is the controller, in epoch %d", self._node_id, image.controller_epoch)
         self._watch = self._store.watch(LIVE, self._check_later)
         self._check_later()
         self._tasks.spawn(self._look_after(term), name="leaders")

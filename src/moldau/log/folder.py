@@ -14,7 +14,7 @@ import json
 import logging
 import os.path
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -112,7 +112,7 @@ class DataFolder:
             if known_id is not None and self.directory_id is None and not self._begins_anew:
                 self._restore_identity(cluster_id, node_id, known_id)
         except BlockingIOError:
-            raise DataFolderError(self._in_use()) from None
+            raise DataFolderError(_in_use(self._disk, self.path)) from None
         except OSError as error:
             self.release()
             raise FolderOffline(
@@ -182,14 +182,6 @@ class DataFolder:
                 raise
         finally:
             file.close()
-
-    def _in_use(self) -> str:
-        try:
-            holder = self._disk.read(f"{self.path}/{names.LOCK}").decode().strip()
-        except (OSError, UnicodeDecodeError):
-            holder = ""
-        by = f" (pid {holder})" if holder else ""
-        return f"data folder {self.path} is in use by another broker{by}. Stop it, or choose another folder."
 
     def _read_identity(self, cluster_id: str, node_id: int, *, is_known: bool) -> None:
         """Whose the folder is; `directory_id` stays None where it is nobody's."""
@@ -336,3 +328,24 @@ class DataFolder:
         except OSError as error:
             if error.errno != errno.ENOENT:
                 logger.warning("%s could not be removed: %s", path, error)
+
+
+def check_not_in_use(disk: Disk, paths: Sequence[str]) -> None:
+    """Whether another broker has one of these folders now, before anything is begun; DataFolderError where it has."""
+    for path in paths:
+        try:
+            if disk.exists(f"{path}/{names.LOCK}"):
+                disk.lock(f"{path}/{names.LOCK}").release()
+        except BlockingIOError:
+            raise DataFolderError(_in_use(disk, path)) from None
+        except OSError:
+            continue  # opening it will say why
+
+
+def _in_use(disk: Disk, path: str) -> str:
+    try:
+        holder = disk.read(f"{path}/{names.LOCK}").decode().strip()
+    except (OSError, UnicodeDecodeError):
+        holder = ""
+    by = f" (pid {holder})" if holder else ""
+    return f"data folder {path} is in use by another broker{by}. Stop it, or choose another folder."

@@ -117,7 +117,8 @@ async def read_offsets(
     client: Client, commits: CommitModel, group_id: str, places: Sequence[TopicPartition]
 ) -> bool:
     """Read a group's offsets, and hold them against what was acknowledged; False where it could not be."""
-    expected = {place: commits.expected(place) for place in places}
+    is_linear = client.model.is_linear
+    expected = {place: commits.expected(place) if is_linear else None for place in places}
     topics: dict[str, list[int]] = {}
     for place in places:
         topics.setdefault(place.topic, []).append(place.partition)

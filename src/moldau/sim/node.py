@@ -59,6 +59,7 @@ class BrokerNode:
         self.life = 0
         self.broker: Broker | None = None
         self.has_failed = False
+        self.is_stopping = False
         self.is_doubtful = False
         """A sync has failed: what the page cache shows is not what the disk holds."""
         self._world = world
@@ -72,15 +73,20 @@ class BrokerNode:
         self._open_store = open_store
         self._power_lost = False
         self._boots = 1
+        self._begun = 0
+        """The life of the host in which a broker was last started."""
         self._disks: list[SimDisk] = []
         host.on_power_lost = self.on_power_lost
 
     # Life
 
     def start(self) -> None:
+        if self.host.alive and self._begun == self.host.lives:
+            return  # somebody else has started it
         runtime = self.host.runtime if self.host.alive else self.host.restart()
+        self._begun = self.host.lives
         self.life += 1
-        self.has_failed = False
+        self.has_failed = self.is_stopping = False
         self._count("broker starts")
         assert isinstance(runtime.disk, SimDisk)
         self._disks.append(runtime.disk)
@@ -153,9 +159,11 @@ class BrokerNode:
         if broker is None or not self.is_up:
             self.kill()
             return
+        self.is_stopping = True
         stopping = self.host.runtime.tasks.spawn(broker.stop(), name="stop")
         if not await self._until(lambda: stopping.done() or not self.host.alive):
-            self._model.fail(None, "a clean stop to end", f"it takes more than {STOP_PATIENCE_S} s")
+            if self._open_store is None:  # in a cluster it may wait for others, in vain
+                self._model.fail(None, "a clean stop to end", f"it takes more than {STOP_PATIENCE_S} s")
         if self.host.alive:
             self._count("clean stops")
             if self.is_doubtful:

@@ -22,6 +22,12 @@ class StoreNode:
         runtime = self.host.runtime if self.host.alive else self.host.restart()
         self.server = StoreHost(runtime, self.tree)
 
+    def come_back(self) -> None:
+        """Let it serve, whatever has befallen it."""
+        self.host.go_on()
+        if not self.host.alive:
+            self.start()
+
     async def open(self, runtime: Runtime) -> Store:
         """A broker's connection."""
         return await SimStore.open(runtime, STORE, session_timeout_s=SESSION_TIMEOUT_S)

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from moldau.sim.planting import Plants
 from moldau.sim.stage import Outcome
+from moldau.sim.workloads.cluster import workload as cluster
+from moldau.sim.workloads.cluster.plants import CLUSTER_PLANTS
 from moldau.sim.workloads.consumer_groups import workload as consumer_groups
 from moldau.sim.workloads.consumer_groups.plants import CONSUMER_GROUP_PLANTS
 from moldau.sim.workloads.groups import workload as groups
@@ -30,5 +32,6 @@ WORKLOADS = {
     "consumer-groups": Workload(
         consumer_groups.simulate_consumer_groups, consumer_groups.SECONDS, CONSUMER_GROUP_PLANTS
     ),
+    "cluster": Workload(cluster.simulate_cluster, cluster.SECONDS, CLUSTER_PLANTS),
     "transactions": Workload(transactions.simulate_transactions, transactions.SECONDS, TRANSACTION_PLANTS),
 }

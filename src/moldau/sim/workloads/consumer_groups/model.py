@@ -97,6 +97,8 @@ class ConsumerGroupModel:
 
     def _check_released(self, belief: Belief, epoch: int, place: TopicPartition) -> None:
         """Answers may be late: who has the lower epoch had the partition first."""
+        if not self._model.is_linear:  # a coordinator of before may have told it that it is safe
+            return
         now_s = self._clock()
         for other in self._beliefs:
             since = other.owned.get(place)
@@ -124,6 +126,8 @@ class ConsumerGroupModel:
     def is_lost(self, belief: Belief, place: TopicPartition, since_epoch: int) -> bool:
         """Whether a partition that a member was given in an epoch is another one's by now, for sure."""
         epoch, owner = self._latest[place]
+        if not self._model.is_linear:
+            return False
         return owner != belief.name and epoch > since_epoch
 
     def on_commit_answered(self, belief: Belief, place: TopicPartition, number: int, fate: Fate) -> None:

@@ -18,6 +18,7 @@ from moldau.sim.routes import group_coordinator
 from moldau.sim.workloads.consumer_groups.members import ConsumerMember, Interest
 from moldau.sim.workloads.consumer_groups.model import ConsumerGroupModel
 from moldau.sim.workloads.transactions.model import (
+    NOTHING_COMMITTED,
     Attempt,
     Source,
     TransactionModel,
@@ -210,7 +211,7 @@ async def read_group_offset(client: Client, model: TransactionModel, partition: 
     """Where the group is in a source partition, when no transaction is about to say otherwise."""
     request = offset_fetch_request(client, [partition], stable=True)
     while True:
-        at_least = model.committed_offset(partition)
+        at_least = model.committed_offset(partition) if client.model.is_linear else NOTHING_COMMITTED
         coordinator = group_coordinator(GROUP)
         (group,) = (await client.ask(OFFSET_FETCH, OFFSET_FETCH_VERSION, request, coordinator)).groups
         if not group.error_code:

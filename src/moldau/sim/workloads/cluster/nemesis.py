@@ -1,0 +1,295 @@
+"""What goes wrong in a cluster: whatever can befall a broker, to several at once, and what there is only between hosts.
+
+Beside the faults of one broker: processes that are stopped and go on, brokers cut off from each other, from the store
+or from their controller, in one direction or both, slow paths and disks, sessions that end, a store that is gone for a
+while, a controller that is lost, and restarts of all brokers in turn.
+
+A power cut takes what only the page cache held. A topic with `min.insync.replicas=2` is promised to bear that of one
+broker at a time (`spared`): the next one comes when the last has caught up in all its partitions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from moldau.base.ids import TopicPartition
+from moldau.controller import layout
+from moldau.sim.drive import DiskFaults
+from moldau.sim.nemesis import POWER_CUTS, Mixture, Nemesis
+from moldau.sim.node import BrokerNode
+from moldau.sim.random import SimRandom
+from moldau.sim.stage import Stage
+from moldau.sim.store_node import STORE
+
+FAULT_EVERY_S = (0.05, 1.2)
+DOWN_S = ((0.0, 0.3), (0.0, 0.3), (1.0, 4.0))
+PAUSE_S = ((0.01, 0.3), (0.5, 2.0), (2.0, 4.0))
+"""Shorter and longer than a session."""
+STORE_GONE_S = (0.1, 3.0)
+SLOW_S = (0.3, 3.0)
+SLOW_DISK_S = (0.01, 0.4)
+DETOUR_S = (0.02, 0.6)
+CUT_S = (0.05, 4.0)
+UNWELL_END_RATE = 0.3
+KINDS = (
+    "power_cut",
+    "power_cut_in_a_change",
+    "kill",
+    "clean_stop",
+    "reset",
+    "cut",
+    "disk_error",
+    "sync_error",
+    "full_disk",
+    "clock_jump",
+    "client_kill",
+    "pause",
+    "part_brokers",
+    "part_store",
+    "isolate",
+    "delay",
+    "slow_disk",
+    "session_end",
+    "store_loss",
+    "controller_loss",
+    "kill_all",
+    "rolling_restart",
+)
+SELDOM = ("kill_all", "rolling_restart", "store_loss", "disk_error", "sync_error")
+
+
+def draw_mixture(random: SimRandom, *, spares_power: bool) -> Mixture:
+    weights: dict[str, float] = {}
+    for name in KINDS:
+        weight = random.between(0.2, 1.0) if random.chance(0.5) else 0.0
+        weights[name] = weight / 4 if name in SELDOM else weight
+    if not any(weights.values()):
+        weights["kill"] = 1.0
+    disk = DiskFaults(
+        cold_rate=random.between(0.0, 0.1) if random.chance(0.4) else 0.0,
+        short_write_rate=0.01 if random.chance(0.2) else 0.0,
+    )
+    mixture = Mixture(weights, disk, FAULT_EVERY_S)
+    return mixture.without_power_cuts() if spares_power else mixture
+
+
+class ClusterNemesis(Nemesis):
+    """`spared`: how many brokers may have lost what was in their page cache at one time."""
+
+    def __init__(self, stage: Stage, mixture: Mixture, spared: int) -> None:
+        super().__init__(stage, mixture)
+        assert stage.store is not None
+        self._store = stage.store
+        self._nodes = stage.nodes
+        self._spared = spared
+        self._busy: dict[BrokerNode, None] = {}
+        """What happens to them is not over yet."""
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def run(self, until_s: float) -> None:
+        world = self._world
+        while world.loop.time() < until_s and not self._model.violations:
+            await world.sleep(self._random.between(*self._mixture.every_s))
+            for node in self._nodes:
+                if node in self._busy:
+                    continue
+                if not node.host.alive or (node.is_unwell and self._random.chance(UNWELL_END_RATE)):
+                    self._begin(node, partial(self._start_again, node))
+            idle = [node for node in self._nodes if node not in self._busy]
+            if not idle:
+                continue
+            name, node = self._draw(), idle[self._random.randrange(len(idle))]
+            if name == "controller_loss":
+                node = self._controller() or node
+            if node in self._busy or (name in POWER_CUTS and not self._may_lose_power(node)):
+                continue
+            self._begin(node, partial(self._do, name, node))
+
+    def _begin(self, node: BrokerNode, work: Callable[[], Awaitable[None]]) -> None:
+        async def do() -> None:
+            try:
+                await work()
+            finally:
+                self._busy.pop(node, None)
+
+        self._busy[node] = None
+        self._tasks.append(self._world.loop.create_task(do(), name=f"trouble of {node.name}"))
+
+    async def calm(self) -> None:
+        """No more faults; all brokers and the store are up when this returns."""
+        for task in self._tasks:
+            task.cancel()
+        await self._world.sleep(0)
+        for task in self._tasks:
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                raise error
+        self._tasks.clear()
+        self._busy.clear()
+        self._world.net.heal()
+        self._store.come_back()
+        for node in self._nodes:
+            node.host.go_on()
+            node.host.slow_down()
+            if node.is_stopping and node.host.alive:
+                node.kill()
+            node.host.drive.forgive()
+        for node in self._nodes:  # nobody waits for another one before all are on their way
+            if not node.host.alive:
+                node.start()
+        for node in self._nodes:
+            await self._bring_up(node)
+
+    def kill_all(self) -> None:
+        for node in self._nodes:
+            if node.host.alive:
+                node.kill()
+
+    def crash_all(self) -> None:
+        for node in self._nodes:
+            node.crash()
+
+    # Who may
+
+    def _may_lose_power(self, node: BrokerNode) -> bool:
+        if self._mixture.keeps_power:
+            return False
+        tainted = [other for other in self._nodes if other is not node and self._is_tainted(other)]
+        return len(tainted) < self._spared
+
+    def _is_tainted(self, node: BrokerNode) -> bool:
+        """Whether it may lack something that was acknowledged: it has lost its power, or will when it ends, and has
+        not caught up since then."""
+        if node.is_tainted and self._has_caught_up(node):
+            node.is_tainted = False
+        return node.is_tainted or node.is_doubtful
+
+    def _has_caught_up(self, node: BrokerNode) -> bool:
+        broker = node.broker
+        if not node.is_up or broker is None or node.host.is_paused:
+            return False
+        for topic in broker.image.topics.values():
+            for index, state in enumerate(topic.partitions):
+                if node.node_id in state.replicas:
+                    place = TopicPartition(topic.name, index)
+                    partition = broker.partitions.get(place)
+                    if partition is None or not self._is_known_in_sync(node.node_id, place):
+                        return False
+                    if partition.log.next_offset < self._committed(place):
+                        return False
+        return True
+
+    def _is_known_in_sync(self, node_id: int, place: TopicPartition) -> bool:
+        """By the store, whose word is the last."""
+        topic = self._store.tree.entries.get(layout.topic_path(place.topic))
+        if topic is None:
+            return True
+        path = layout.partition_path(layout.topic_of(topic.value).topic_id, place.partition)
+        entry = self._store.tree.entries.get(path)
+        return entry is not None and node_id in layout.partition_of(entry.value).isr
+
+    def _committed(self, place: TopicPartition) -> int:
+        """As far as any broker knows."""
+        return max(
+            partition.high_watermark
+            for node in self._nodes
+            if node.broker is not None and (partition := node.broker.partitions.get(place)) is not None
+        )
+
+    def _controller(self) -> BrokerNode | None:
+        entry = self._store.tree.entries.get(layout.STATE)
+        if entry is None:
+            return None
+        controller_id = layout.state_of(entry.value).controller
+        return next((node for node in self._nodes if node.node_id == controller_id), None)
+
+    # Brokers
+
+    async def _start_again(self, node: BrokerNode) -> None:
+        if node.is_unwell:
+            self._end_somehow(node)
+        await self._come_back(node)
+
+    async def _come_back(self, node: BrokerNode) -> None:
+        await self._world.sleep(self._random.between(*DOWN_S[self._random.randrange(len(DOWN_S))]))
+        node.start()
+
+    async def _pause(self, node: BrokerNode) -> None:
+        node.host.pause()
+        await self._world.sleep(self._random.between(*PAUSE_S[self._random.randrange(len(PAUSE_S))]))
+        node.host.go_on()
+
+    async def _kill_all(self, _: BrokerNode) -> None:
+        """The others are found dead, and started again."""
+        for node in self._nodes:
+            if node.host.alive and not self._will_lose_power(node):
+                node.kill()
+
+    def _will_lose_power(self, node: BrokerNode) -> bool:
+        """What a failed sync has left in the page cache goes with the process."""
+        return node.is_doubtful and not self._may_lose_power(node)
+
+    async def _rolling_restart(self, _: BrokerNode) -> None:
+        for node in self._nodes:
+            if node.is_up and not node.host.is_paused and not node.is_stopping:
+                await node.stop()
+                node.start()
+                await self._world.sleep(self._random.between(0.0, 1.0))
+
+    async def _controller_loss(self, node: BrokerNode) -> None:
+        ways = (self._kill, self._pause, self._isolate, self._part_store, self._clean_stop, self._session_end)
+        await ways[self._random.randrange(len(ways))](node)
+
+    # Sessions and the store
+
+    async def _session_end(self, node: BrokerNode) -> None:
+        self._store.expire(f"/brokers/live/{node.node_id}")
+
+    async def _store_loss(self, _: BrokerNode) -> None:
+        host = self._store.host
+        ways = (host.pause, host.pause, host.kill, host.crash)
+        ways[self._random.randrange(len(ways))]()
+        await self._world.sleep(self._random.between(*STORE_GONE_S))
+        self._store.come_back()
+
+    # Paths and disks
+
+    def _other(self, node: BrokerNode) -> BrokerNode:
+        others = [other for other in self._nodes if other is not node]
+        return others[self._random.randrange(len(others))]
+
+    async def _part_brokers(self, node: BrokerNode) -> None:
+        self._part(node.name, self._other(node).name)
+
+    async def _part_store(self, node: BrokerNode) -> None:
+        self._part(node.name, STORE)
+
+    async def _isolate(self, node: BrokerNode) -> None:
+        """From all other brokers, perhaps from the store too, and not from the clients."""
+        net, one_way = self._world.net, self._random.chance(0.3)
+        others = [other.name for other in self._nodes if other is not node]
+        if self._random.chance(0.5):
+            others.append(STORE)
+        for other in others:
+            if one_way and self._random.chance(0.5):
+                net.cut(other, node.name, one_way=True)
+            else:
+                net.cut(node.name, other, one_way=one_way)
+        await self._world.sleep(self._random.between(*CUT_S))
+        for other in others:
+            net.heal(node.name, other)
+
+    async def _delay(self, node: BrokerNode) -> None:
+        hosts = [self._other(node).name, STORE, *self._clients]
+        other = hosts[self._random.randrange(len(hosts))]
+        one, two = (node.name, other) if self._random.chance(0.5) else (other, node.name)
+        self._world.net.delay(one, two, self._random.between(*DETOUR_S))
+        self._later(lambda: self._world.net.delay(one, two, 0.0))
+
+    async def _slow_disk(self, node: BrokerNode) -> None:
+        node.host.slow_down(SLOW_DISK_S)
+        self._later(node.host.slow_down)
+
+    def _later(self, mend: Callable[[], object]) -> None:
+        self._world.loop.in_world(self._random.between(*SLOW_S), mend)

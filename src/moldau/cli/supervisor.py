@@ -102,7 +102,7 @@ class Keeper:
             self.started.set_exception(told_by(self.name, self._error))
             return False
         if self._restarts is None:
-            log.error("%s has ended: %s; it is not started again", self.name, reason)
+            log.error("%s has ended: %s; it is not started again", self.name, reason, extra=self._hint)
             return False
         worked_s = None if self._ready_s is None else time.monotonic() - self._ready_s
         pause_s = self._restarts.pause_s(worked_s)
@@ -114,11 +114,16 @@ class Keeper:
                 times,
                 reason,
                 pause_s,
+                extra=self._hint,
             )
         else:
-            log.warning("%s has ended: %s; it is started again", self.name, reason)
+            log.warning("%s has ended: %s; it is started again", self.name, reason, extra=self._hint)
         await asyncio.sleep(pause_s)
         return True
+
+    @property
+    def _hint(self) -> dict[str, str]:
+        return {"hint": self._error.hint} if self._error is not None and self._error.hint else {}
 
     @property
     def address(self) -> Address:

@@ -52,6 +52,7 @@ class Brokers:
         self._tree = Tree()
         self._ports: dict[int, int] = {}
         self._ids = range(1, count + 1)
+        self._stores: dict[int, MemoryStore] = {}
         self.running: dict[int, Broker] = {}
 
     def __enter__(self) -> Brokers:
@@ -88,6 +89,7 @@ class Brokers:
 
         async def start() -> Broker:
             store = MemoryStore(self._tree, self._thread.runtime.tasks, holder=str(broker_id))
+            self._stores[broker_id] = store
             broker = Broker(config, self._thread.runtime, store, boot_id="one")
             await broker.start()
             return broker
@@ -105,6 +107,7 @@ class Brokers:
 
         async def crash() -> None:
             broker.crash()
+            self._stores[broker_id].abandon()
 
         self.call(crash)
 

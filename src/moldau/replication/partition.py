@@ -200,8 +200,15 @@ class Partition:
         return ErrorCode.unknown_leader_epoch
 
     def check_readable(self, claimed_epoch: int = NO_EPOCH) -> ErrorCode:
-        """Whether this broker may answer for the partition now."""
-        return self.refusal or self.check_epoch(claimed_epoch)
+        """Whether this broker may answer for the partition now, as its leader. As in Kafka's `Partition`, who has a
+        newer or older idea of the leader's epoch than this broker hears of that first."""
+        return self.check_held(claimed_epoch) or self.refusal
+
+    def check_held(self, claimed_epoch: int = NO_EPOCH) -> ErrorCode:
+        """Whether this broker may answer for its replica of the partition now, leader or not."""
+        if self.refusal and self.refusal is not ErrorCode.not_leader_or_follower:
+            return self.refusal
+        return self.check_epoch(claimed_epoch)
 
     # Appending
 

@@ -18,7 +18,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Hashable
 
-from moldau.base.errors import ErrorCode
+from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
 from moldau.base.internal_topics import INTERNAL_TOPICS
 from moldau.config.topic import TopicConfig
@@ -40,6 +40,7 @@ class Partition:
     __slots__ = (
         "_flushes",
         "_replication",
+        "_starts_moved",
         "_uncommitted",
         "_writes",
         "end_watchers",
@@ -96,6 +97,8 @@ class Partition:
         """Syncs under way that appends wait for."""
         self._uncommitted: deque[tuple[int, int]] = deque()
         """The next offset and the bytes of what was appended and is not committed."""
+        self._starts_moved: asyncio.Future[None] | None = None
+        """While somebody waits for followers to begin their logs later."""
         self.state = state
         self.leader_epoch = NO_EPOCH
         self.change(state)
@@ -144,6 +147,7 @@ class Partition:
         writes, self._writes = self._writes, deque()
         for write in writes:
             self._replication.finish(write, error)
+        self.tell_starts()
         self.wake_all()
 
     def wake_all(self) -> None:
@@ -393,11 +397,44 @@ class Partition:
         assert leader is not None
         now_s = self._replication.clock.monotonic()
         end_offset = self.log.next_offset
+        if self._starts_moved is not None and log_start_offset != leader.followers[replica].log_start_offset:
+            self.tell_starts()
         self._moved(
             leader.follower_fetched(replica, broker_epoch, next_offset, log_start_offset, end_offset, now_s)
         )
         if leader.has_wish:
             self._replication.on_wish(self)
+
+    # Beginning later
+
+    def delete_records_before(self, offset: int) -> None:
+        """Begin the log at an offset that is committed, here and, as they hear of it, on the followers. KafkaError
+        (offset_out_of_range) where it is not."""
+        if not 0 <= offset <= self.high_watermark:
+            raise KafkaError(ErrorCode.offset_out_of_range)
+        self.log.delete_records_before(offset)
+        if self.end_watchers:
+            self._replication.long_polls.on_change(self.end_watchers)
+
+    def low_watermark(self, is_alive: Callable[[int], bool]) -> int | None:
+        """Where the log begins on all living replicas; None where this broker does not lead it."""
+        leader = self.leader
+        return None if leader is None else leader.low_watermark(self.log.log_start_offset, is_alive)
+
+    @property
+    def starts_moved(self) -> asyncio.Future[None]:
+        """Done when the low watermark may have moved, or this broker leads the partition no more."""
+        if self._starts_moved is None:
+            self._starts_moved = asyncio.get_running_loop().create_future()
+        return self._starts_moved
+
+    def tell_starts(self) -> None:
+        """Have those who wait for followers to begin later look again."""
+        moved, self._starts_moved = self._starts_moved, None
+        if moved is not None and not moved.done():
+            moved.set_result(None)
+
+    # Time
 
     def tick(self) -> None:
         """Time has passed: who has not kept up leaves the in-sync set, if the controller agrees."""

@@ -20,12 +20,14 @@ from typing import Any, NamedTuple
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.limits import COLD_READ_RETRIES_MAX, INLINE_FETCH_BYTES_MAX
 from moldau.broker.connection import Answer, Connection, Slot
+from moldau.broker.leader_hints import current_leader, endpoints_of
 from moldau.log.reader import Slice
 from moldau.replication.fetch_session import NO_SESSION, FetchContext, WantedPartition, rotate
 from moldau.replication.long_polls import LongPoll
 from moldau.replication.partition import NO_EPOCH, Partition
 from moldau.wire.codec import decode_request
 from moldau.wire.fetch import LEADER_HINTS_FROM, Fetched, FetchedTopic, Records, pack_fetch_response
+from moldau.wire.primitives import NodeEndpoint
 
 API_KEY = 1
 VERSIONS = (4, 18)
@@ -37,7 +39,7 @@ further fetch for each batch; nobody waits for it but readers of a follower, and
 UNKNOWN_OFFSET = -1
 NO_REPLICA = -1
 TELLS_THE_LEADER = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)  # KIP-951
-RECORDS = -1  # where a partition's answer has its records
+LEADER, RECORDS = -2, -1  # where a partition's answer has its current leader and its records
 
 Aborted = Sequence[tuple[int, int]] | None
 """The aborted transactions of a partition's records; None for a reader that takes them too."""
@@ -49,7 +51,7 @@ def serve(
     request = decode_request(API_KEY, version, frame, position)
     now_s = broker.clock.monotonic()
     context = broker.fetch_sessions.open(request, version, now_s)
-    fetch = Fetch(broker, request, version, correlation_id, context)
+    fetch = Fetch(broker, connection, request, version, correlation_id, context)
     if context.error:
         return fetch.refuse(context.error)
     wait_s = request.max_wait.total_seconds()
@@ -71,6 +73,7 @@ class Fetch:
     __slots__ = (
         "_broker",
         "_cold",
+        "_connection",
         "_context",
         "_correlation_id",
         "_has_diverged",
@@ -89,9 +92,16 @@ class Fetch:
     )
 
     def __init__(
-        self, broker: Any, request: Any, version: int, correlation_id: int, context: FetchContext
+        self,
+        broker: Any,
+        connection: Connection,
+        request: Any,
+        version: int,
+        correlation_id: int,
+        context: FetchContext,
     ) -> None:
         self._broker = broker
+        self._connection = connection
         self._version = version
         self._correlation_id = correlation_id
         self._context = context
@@ -122,13 +132,15 @@ class Fetch:
             try:
                 partition: Partition = self._broker.partition(wanted.topic, wanted.index)
             except KafkaError as error:
-                reads.append((wanted, _refused(wanted.index, error.code, aborted=())))
+                # As in Kafka, partitions that are not in the cluster do not end a wait; those led elsewhere do.
+                self._has_error |= error.code is ErrorCode.not_leader_or_follower
+                reads.append((wanted, self._refuse(wanted, error.code, aborted=())))
                 continue
             try:
                 answer = self._read_one(partition, wanted, inline_left)
             except KafkaError as error:
                 self._has_error = True
-                reads.append((wanted, self._refuse(partition, wanted.index, error.code)))
+                reads.append((wanted, self._refuse(wanted, error.code)))
                 continue
             except BlockingIOError:
                 if partition in self._unreadable:
@@ -213,13 +225,16 @@ class Fetch:
         start = partition.log.log_start_offset
         return index, 0, high_watermark, stable, start, aborted, NO_REPLICA, diverging, None, records
 
-    def _refuse(self, partition: Partition, index: int, error: ErrorCode) -> Fetched:
-        if error not in TELLS_THE_LEADER or self._version < LEADER_HINTS_FROM:
-            return _refused(index, error)
-        return _refused(index, error, leader=(partition.state.leader, partition.leader_epoch))
+    def _refuse(
+        self, wanted: WantedPartition, error: ErrorCode, *, aborted: tuple[()] | None = None
+    ) -> Fetched:
+        leader = None
+        if error in TELLS_THE_LEADER and self._version >= LEADER_HINTS_FROM:
+            leader = current_leader(self._broker, wanted.topic, wanted.index)
+        return _refused(wanted.index, error, aborted=aborted, leader=leader)
 
     def is_enough(self) -> bool:
-        """Whether there is nothing to wait for. As in Kafka, partitions that are not there do not end a wait."""
+        """Whether there is nothing to wait for."""
         return (
             self._total_bytes >= self._min_bytes
             or self._has_error
@@ -323,7 +338,12 @@ class Fetch:
                 for read in reads:
                     _has_news(*read)
         broker.metrics.fetched_bytes += self._total_bytes
-        pieces = pack_fetch_response(self._correlation_id, self._version, 0, 0, session_id, _by_topic(reads))
+        endpoints: Sequence[NodeEndpoint] = ()
+        if self._has_error:
+            endpoints = endpoints_of(broker, self._connection, (answer[LEADER] for _, answer in reads))
+        pieces = pack_fetch_response(
+            self._correlation_id, self._version, 0, 0, session_id, _by_topic(reads), endpoints
+        )
         first = pieces[0]
         return first if len(pieces) == 1 and isinstance(first, bytes) else pieces
 

@@ -35,6 +35,7 @@ from moldau.broker.office import Office
 from moldau.broker.registration import Registrar
 from moldau.broker.replicas import Replicas
 from moldau.broker.server import Server
+from moldau.broker.standing import standing_health, standing_samples
 from moldau.config.broker import BrokerConfig
 from moldau.config.topic import TopicConfig, topic_config
 from moldau.controller.brokers import NO_EPOCH
@@ -498,6 +499,7 @@ class Broker:
         yield from metrics.counters(self.metrics)
         if hasattr(self, "log_cleaner"):
             yield from cleaner_samples(self.log_cleaner)
+        yield from standing_samples(self)
         gauges = (
             ("moldau_connections", "Connections open now.", len(self._server.connections)),
             ("moldau_partitions", "Partitions held.", len(self.partitions)),
@@ -513,16 +515,21 @@ class Broker:
             yield from data_folders.samples(self.log_manager.folders)
 
     def _health(self) -> tuple[bool, dict[str, Any]]:
+        """Whether this broker itself is well, and what is wrong with it or with its share of the cluster. That others
+        are missing is no reason to take it out of service as well."""
         offline = sorted(str(place) for place in self.offline)
         folders = data_folders.health(self.log_manager.folders) if self.is_ready else []
         is_well = self.is_ready and not offline and all(folder["state"] == "ok" for folder in folders)
+        standing = standing_health(self)
+        is_ok = is_well and not standing["problems"]
         return is_well, {
-            "status": "ok" if is_well else "starting" if not self.is_ready else "degraded",
+            "status": "ok" if is_ok else "starting" if not self.is_ready else "degraded",
             "node_id": self.node_id,
             "cluster_id": self.image.cluster_id,
             "partitions": len(self.partitions),
             "offline_partitions": offline,
             "data_folders": folders,
+            **standing,
         }
 
 

@@ -125,6 +125,8 @@ class Partition:
         # A leader's epoch begins where it takes over, whether or not it ever writes anything.
         self.log.epochs.assign(state.leader_epoch, self.log.next_offset)
         self.refusal = ErrorCode.none
+        self._replication.elections += 1
+        self._replication.unclean_elections += state.recovering
         self.leader = PartitionLeader(
             self._replication.node_id,
             state,

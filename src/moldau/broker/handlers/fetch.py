@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.limits import COLD_READ_RETRIES_MAX, INLINE_FETCH_BYTES_MAX
@@ -39,7 +39,8 @@ further fetch for each batch; nobody waits for it but readers of a follower, and
 UNKNOWN_OFFSET = -1
 NO_REPLICA = -1
 TELLS_THE_LEADER = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)  # KIP-951
-LEADER, RECORDS = -2, -1  # where a partition's answer has its current leader and its records
+LEADER: Final = 8  # where a partition's answer has its current leader
+RECORDS: Final = 9  # and its records
 
 Aborted = Sequence[tuple[int, int]] | None
 """The aborted transactions of a partition's records; None for a reader that takes them too."""

@@ -81,31 +81,34 @@ class Trio:
 
     # The cluster
 
-    async def create(self, *assignment: tuple[int, ...], configs: Mapping[str, str] | None = None) -> None:
-        """The topic, its partitions on these brokers, of which the first leads; served when this returns."""
+    async def create(
+        self, *assignment: tuple[int, ...], topic: str = TOPIC, configs: Mapping[str, str] | None = None
+    ) -> None:
+        """A topic, its partitions on these brokers, of which the first leads; served when this returns."""
         own = tuple((configs or {}).items())
-        topic = NewTopic(TOPIC, assignments=tuple(enumerate(assignment)), configs=own)
+        new = NewTopic(topic, assignments=tuple(enumerate(assignment)), configs=own)
         (controller,) = [broker for broker in self.brokers.values() if broker.active_controller is not None]
-        (outcome,) = await controller.tasks.spawn(controller.controller.create_topics([topic]), name="create")
+        (outcome,) = await controller.tasks.spawn(controller.controller.create_topics([new]), name="create")
         assert outcome.error is ErrorCode.none, outcome.message
-        await self.until(lambda: all(map(self._serves, range(len(assignment)))), "the topic to be served")
+        await self.until(lambda: self._is_served(topic, len(assignment)), "the topic to be served")
 
-    def _serves(self, index: int) -> bool:
+    def _is_served(self, topic: str, partitions: int) -> bool:
         return all(
-            TOPIC in broker.image.topics
-            and (state := broker.image.topics[TOPIC].partitions[index]).leader in self.brokers
-            and self.partition(state.leader, index).leader is not None
+            topic in broker.image.topics
+            and (state := broker.image.topics[topic].partitions[index]).leader in self.brokers
+            and self.partition(state.leader, index, topic=topic).leader is not None
             for broker in self.brokers.values()
+            for index in range(partitions)
         )
 
-    def partition(self, node_id: int, index: int = 0) -> Partition:
-        return self.brokers[node_id].partitions[TopicPartition(TOPIC, index)]
+    def partition(self, node_id: int, index: int = 0, *, topic: str = TOPIC) -> Partition:
+        return self.brokers[node_id].partitions[TopicPartition(topic, index)]
 
-    def state(self, index: int = 0) -> PartitionState:
+    def state(self, index: int = 0, *, topic: str = TOPIC) -> PartitionState:
         """As the controller has it."""
         for broker in self.brokers.values():
             if (controller := broker.active_controller) is not None:
-                return controller.image.topics[TOPIC].partitions[index]
+                return controller.image.topics[topic].partitions[index]
         return PartitionState(-1, -1, (), ())
 
     # A client

@@ -37,6 +37,7 @@ from moldau.broker.replicas import Replicas
 from moldau.broker.server import Server
 from moldau.broker.standing import standing_health, standing_samples
 from moldau.config.broker import BrokerConfig
+from moldau.config.replication_keys import RACK_AWARE_SELECTOR
 from moldau.config.topic import TopicConfig, topic_config
 from moldau.controller.brokers import NO_EPOCH
 from moldau.controller.controller import Controller
@@ -114,6 +115,7 @@ class Broker:
             runtime.random.fork("fetch sessions"), config["max.incremental.fetch.session.cache.slots"]
         )
         self.fetch_bytes_max: int = config["fetch.max.bytes"]
+        self.selects_by_rack = config["replica.selector.class"] == RACK_AWARE_SELECTOR
         self.listeners: dict[str, Listener] = {}
         self.http: Listener | None = None
         self.is_ready = False

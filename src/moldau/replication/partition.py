@@ -27,6 +27,7 @@ from moldau.log.log import Log
 from moldau.log.producers import Verification
 from moldau.log.transactions import Marker
 from moldau.metadata.image import PartitionState
+from moldau.metadata.records import NO_LEADER
 from moldau.replication.leader import PartitionLeader
 from moldau.replication.long_polls import Watchers
 from moldau.replication.replication import Replication, Write
@@ -113,7 +114,8 @@ class Partition:
         if self.is_offline:
             return
         if state.leader != self._replication.node_id:
-            self._resign(ErrorCode.not_leader_or_follower)
+            if is_new_epoch or self.refusal is not ErrorCode.not_leader_or_follower:
+                self._resign(ErrorCode.not_leader_or_follower)
         elif is_new_epoch or self.leader is None:
             self._resign(ErrorCode.not_leader_or_follower)
             self._lead(state)
@@ -460,10 +462,20 @@ class Partition:
 
     # Following
 
+    @property
+    def is_followed_here(self) -> bool:
+        """Whether this broker has been told, in this life, that another one leads it."""
+        return self.leader is None and self.leader_epoch != NO_EPOCH and self.state.leader != NO_LEADER
+
+    def fetched(self, added_bytes: int) -> None:
+        """The log has grown by what the leader sent; readers see it when it is committed."""
+        self._note_uncommitted(self.log.next_offset, added_bytes)
+
     def follow(self, high_watermark: int) -> None:
         """The leader's word on what is committed, as far as this log has it."""
         self._moved(min(high_watermark, self.log.next_offset))
 
     def cut_off(self) -> None:
         """The log was truncated."""
-        self.high_watermark = min(self.high_watermark, self.log.next_offset)
+        self._uncommitted.clear()
+        self.high_watermark = min(max(self.high_watermark, self.log.log_start_offset), self.log.next_offset)

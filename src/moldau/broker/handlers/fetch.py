@@ -8,6 +8,13 @@ they are brought in by a thread, and the fetch is tried again; the loop never wa
 Followers fetch as readers do (R2), but up to the end of the log instead of the high watermark, and with each fetch they
 tell how far they are (`Partition.follower_fetched`).
 
+Consumers may fetch from a follower as well, up to the high watermark that it knows of. A leader with
+`replica.selector.class` sends those that name their rack to a follower there (KIP-392).
+
+- v11: KIP-392, the consumer's rack, the preferred read replica; before, only the leader serves consumers.
+- v12: KIP-595, where histories part. v13: KIP-516, topics by id. v15: KIP-903, the follower's broker epoch.
+- v16: KIP-951, the current leader with errors.
+
 Limits as Kafka's: at least one whole batch, however large, from the first partition that has one, else what fits.
 """
 
@@ -25,6 +32,7 @@ from moldau.log.reader import Slice
 from moldau.replication.fetch_session import NO_SESSION, FetchContext, WantedPartition, rotate
 from moldau.replication.long_polls import LongPoll
 from moldau.replication.partition import NO_EPOCH, Partition
+from moldau.replication.replica_selector import nearest_replica
 from moldau.wire.codec import decode_request
 from moldau.wire.fetch import LEADER_HINTS_FROM, Fetched, FetchedTopic, Records, pack_fetch_response
 from moldau.wire.primitives import NodeEndpoint
@@ -33,6 +41,7 @@ API_KEY = 1
 VERSIONS = (4, 18)
 
 READ_COMMITTED = 1
+FOLLOWERS_SERVE_SINCE_VERSION = 11
 HIGH_WATERMARK_DELAY_S = 0.025
 """How long a follower that has everything waits to hear that it is committed. Kafka's tell it at once, which costs a
 further fetch for each batch; nobody waits for it but readers of a follower, and a new leader's first readers."""
@@ -79,11 +88,13 @@ class Fetch:
         "_correlation_id",
         "_has_diverged",
         "_has_error",
+        "_has_preferred",
         "_is_committed_only",
         "_is_noted",
         "_max_bytes",
         "_min_bytes",
         "_partitions",
+        "_rack",
         "_reads",
         "_replica",
         "_total_bytes",
@@ -110,12 +121,16 @@ class Fetch:
         self._min_bytes: int = min(request.min_bytes, self._max_bytes)
         self._is_committed_only = request.isolation_level == READ_COMMITTED
         self._replica = _replica_of(request)
+        self._rack: str = ""
+        """The consumer's, where it decides who serves it."""
+        if broker.selects_by_rack and self._replica is None and version >= FOLLOWERS_SERVE_SINCE_VERSION:
+            self._rack = request.rack_id
         self._is_noted = False  # whether the leaders know what this fetch tells of its follower
         self._reads: list[tuple[WantedPartition, Fetched]] = []
         self._partitions: list[Partition] = []  # that could be read
         self._wanted: list[WantedPartition] = []  # of each of them
         self._total_bytes = 0
-        self._has_error = self._has_diverged = False
+        self._has_error = self._has_diverged = self._has_preferred = False
         self._cold: tuple[Partition, int, int] | None = None
         self._unreadable: list[Partition] = []  # whose cold pages the disk did not give
 
@@ -127,7 +142,7 @@ class Fetch:
         self._partitions = partitions = []
         self._wanted = []
         self._total_bytes = 0
-        self._has_error = self._has_diverged = False
+        self._has_error = self._has_diverged = self._has_preferred = False
         inline_left = INLINE_FETCH_BYTES_MAX
         for wanted in self._context.partitions:
             try:
@@ -165,11 +180,12 @@ class Fetch:
         self._is_noted = True
 
     def _read_one(self, partition: Partition, wanted: WantedPartition, inline_left: int) -> Fetched:
-        error = partition.check_readable(max(wanted.current_leader_epoch, NO_EPOCH))
-        if not error and self._replica is not None and not partition.is_followed_by(self._replica.id):
-            error = ErrorCode.not_leader_or_follower
+        error = self._check(partition, max(wanted.current_leader_epoch, NO_EPOCH))
         if error:
             raise KafkaError(error)
+        if self._rack and (replica := self._nearest(partition, wanted.fetch_offset)) is not None:
+            self._has_preferred = True
+            return self._answer(partition, wanted.index, b"", self._no_aborted, replica=replica)
         if wanted.last_fetched_epoch >= 0 and (diverging := _diverging(partition, wanted)) is not None:
             self._has_diverged = True
             return self._answer(partition, wanted.index, b"", self._no_aborted, diverging)
@@ -196,6 +212,29 @@ class Fetch:
             )
         return self._answer(partition, wanted.index, records, aborted)
 
+    def _check(self, partition: Partition, claimed_epoch: int) -> ErrorCode:
+        """Whether this broker may serve this reader now."""
+        if self._replica is not None:
+            error = partition.check_readable(claimed_epoch)
+            is_refused = not error and not partition.is_followed_by(self._replica.id)
+            return ErrorCode.not_leader_or_follower if is_refused else error
+        if self._version >= FOLLOWERS_SERVE_SINCE_VERSION and partition.is_followed_here:
+            return partition.check_held(claimed_epoch)
+        return partition.check_readable(claimed_epoch)
+
+    def _nearest(self, partition: Partition, fetch_offset: int) -> int | None:
+        """The follower in the consumer's rack that can serve it better than this leader."""
+        broker, leader = self._broker, partition.leader
+        if leader is None or leader.is_alone:
+            return None
+        brokers, listener = broker.image.brokers, self._connection.listener_name
+
+        def rack_of(node_id: int) -> str | None:
+            info = brokers.get(node_id)
+            return None if info is None or listener not in info.listeners else info.rack
+
+        return nearest_replica(leader, broker.node_id, self._rack, fetch_offset, rack_of)
+
     def _limit_of(self, partition: Partition) -> int:
         """Up to where this reader may see."""
         if self._replica is not None:
@@ -221,10 +260,11 @@ class Fetch:
         records: Records,
         aborted: Aborted,
         diverging: tuple[int, int] | None = None,
+        replica: int = NO_REPLICA,
     ) -> Fetched:
         high_watermark, stable = partition.high_watermark, partition.last_stable_offset
         start = partition.log.log_start_offset
-        return index, 0, high_watermark, stable, start, aborted, NO_REPLICA, diverging, None, records
+        return index, 0, high_watermark, stable, start, aborted, replica, diverging, None, records
 
     def _refuse(
         self, wanted: WantedPartition, error: ErrorCode, *, aborted: tuple[()] | None = None
@@ -240,6 +280,7 @@ class Fetch:
             self._total_bytes >= self._min_bytes
             or self._has_error
             or self._has_diverged
+            or self._has_preferred
             or not self._partitions
         )
 
@@ -350,9 +391,10 @@ class Fetch:
 
 
 def _has_news(wanted: WantedPartition, answer: Fetched) -> bool:
-    _, error_code, high_watermark, _, log_start_offset, _, _, diverging, _, records = answer
+    _, error_code, high_watermark, _, log_start_offset, _, replica, diverging, _, records = answer
+    is_sent_away = diverging is not None or replica != NO_REPLICA
     return wanted.has_news(
-        error_code, bool(records), high_watermark, log_start_offset, diverges=diverging is not None
+        error_code, bool(records), high_watermark, log_start_offset, is_sent_away=is_sent_away
     )
 
 

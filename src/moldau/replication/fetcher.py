@@ -328,6 +328,7 @@ class Fetcher:
                     records[position:], self._clock.wall_ms(), BATCHES_PER_TURN
                 )
                 position += taken_bytes
+                partition.fetched(taken_bytes)
                 if flush_due and partition.log not in unflushed:
                     unflushed.append(partition.log)
                 if not taken_bytes or position == len(records):

@@ -124,6 +124,7 @@ class Stage:
 def stage() -> Iterator[Stage]:
     stage = Stage()
     yield stage
+    stage.do(stage.fetcher.close)
     stage.world.close()
 
 

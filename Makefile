@@ -77,6 +77,10 @@ sim: setup  ## simulate all workloads with fresh seeds for about MINUTES=10
 soak: setup  ## MINUTES=10 of load with kills, retention and compaction; writes docs/soak.md
 	$(BIN)/python -m moldau.bench.soak --minutes $(MINUTES) --docs docs
 
+.PHONY: rounds
+rounds: setup interop-setup  ## kill -9 of any two of five brokers, ROUNDS=20 times (SEED=..., ENGINE=sqlite|zookeeper)
+	ROUNDS=$(or $(ROUNDS),20) $(PYTEST) -s -k "$(ENGINE)" --seed $(or $(SEED),$$(date +%s)) tests/cluster/test_cluster_rounds.py
+
 properties: setup  ## try EXAMPLES=2000 sequences of whatever happens to a log, other ones each time
 	EXAMPLES=$(EXAMPLES) $(PYTEST) --timeout=0 -n $(WORKERS) tests/properties/test_log_properties.py
 

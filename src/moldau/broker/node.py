@@ -230,6 +230,9 @@ class Broker:
             self.failure = error
             self.is_ready = False
             self._server.close()
+            self.membership.abandon()
+            self.registrar.close()
+            self.office.leave("the broker has failed")
             self._failed.set()
 
     async def wait_failed(self) -> BaseException:
@@ -472,7 +475,7 @@ class Broker:
 
     async def _report(self, partition: Partition) -> None:
         place = partition.topic_partition
-        while self.partitions.get(place) is partition and self.registrar.epoch >= 0:
+        while self.partitions.get(place) is partition and self.registrar.epoch >= 0 and self.failure is None:
             is_offline = place in self.offline
             try:
                 await self.channel.report_replica(self.registrar.epoch, place, is_offline=is_offline)

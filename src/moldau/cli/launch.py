@@ -11,6 +11,7 @@ import errno
 import json
 import logging
 import os
+import socket
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -157,10 +158,18 @@ async def serve(
 ) -> None:
     """Run a broker until `stopping`, and stop it cleanly; `on_ready` is told the bootstrap servers."""
     from moldau.broker.node import Broker
+    from moldau.runtime.real.machine import boot_id
     from moldau.runtime.real.process import tune_gc
 
-    store = await opened_store(runtime, launch.store)
-    broker = Broker(launch.config, runtime, store, process_id=os.getpid())
+    store = await opened_store(runtime, launch)
+    broker = Broker(
+        launch.config,
+        runtime,
+        store,
+        process_id=os.getpid(),
+        boot_id=boot_id(),
+        host_name="localhost" if launch.store.startswith("sqlite:") else socket.getfqdn(),
+    )
     try:
         await start(broker, launch)
         runtime.tasks.spawn(stop_on_failure(broker, stopping), name="watch for failure")
@@ -180,14 +189,14 @@ async def serve(
     log.info("stopped")
 
 
-async def opened_store(runtime: Runtime, url: str) -> Store:
+async def opened_store(runtime: Runtime, launch: Launch) -> Store:
     from moldau.store.open import open_store
 
-    kind, _, path = url.partition(":")
+    kind, _, path = launch.store.partition(":")
     try:
         if kind == "sqlite":
             os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-        return await open_store(url, runtime)
+        return await open_store(launch.store, runtime, launch.config["broker.session.timeout.ms"] / 1000)
     except OSError as error:
         hint = "Name another file with --store sqlite:PATH."
         if kind != "sqlite":

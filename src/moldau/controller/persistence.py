@@ -23,7 +23,7 @@ from moldau.controller.writes import Step, debris_after, steps_of, tidying_steps
 from moldau.metadata.image import ClusterImage, image_from, snapshot_of
 from moldau.metadata.records import NOWHERE, ControllerElected, Delta, Position, Record, TopicCreated
 from moldau.runtime.ports import Random
-from moldau.store.port import Conflict, Create, Entry, Operation, Put, Store, Unknown
+from moldau.store.port import Conflict, Create, Entry, Operation, Put, SessionEnded, Store, Unknown
 
 __all__ = ["CLUSTER_ID", "Fenced", "PersistentImage", "base64_of", "new_uuid"]
 
@@ -149,6 +149,10 @@ class PersistentImage:
                 if has_doubt and await self._was_done(state):
                     break
                 raise Fenced(f"another controller was faster: {conflict}") from conflict
+            except SessionEnded as ended:  # nothing was done, and another is elected by now
+                if has_doubt and await self._was_done(state):
+                    break
+                raise Fenced(f"the session is over: {ended}") from ended
             except (Unknown, OSError) as error:
                 if isinstance(error, OSError) and not has_doubt:
                     raise

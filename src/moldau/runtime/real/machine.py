@@ -37,6 +37,16 @@ _FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _held: weakref.WeakSet[_Pipe] = weakref.WeakSet()
 
 
+def boot_id() -> str:
+    """Which boot of the machine this is: another one has lost what only the page cache held. Where the system does not
+    say, it is when the machine was booted, to the minute."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return str(int(time.time() - boot_s()) // 60)
+
+
 def boot_s() -> float:
     return time.monotonic() if _BOOT_CLOCK is None else time.clock_gettime(_BOOT_CLOCK)
 

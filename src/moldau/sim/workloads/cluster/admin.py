@@ -40,7 +40,15 @@ class Admin:
         """Its own, with the number of their partitions."""
 
     async def run(self) -> None:
-        acts = (self._reassign, self._reassign, self._elect, self._create, self._grow, self._delete, self._configure)
+        acts = (
+            self._reassign,
+            self._reassign,
+            self._elect,
+            self._create,
+            self._grow,
+            self._delete,
+            self._configure,
+        )
         while not self._client.is_stopping:
             await self._client.runtime.tasks.sleep(self._random.between(*PAUSE_S))
             try:

@@ -79,7 +79,9 @@ def check_replicas(model: Model, nodes: Sequence[BrokerNode]) -> None:
             replicas = replicas_of(nodes, place, state)
             logs = [_batches(one, replicas[0].partition.high_watermark) for one in replicas]
             for replica, log in zip(replicas[1:], logs[1:], strict=True):
-                start = max(replicas[0].partition.log.log_start_offset, replica.partition.log.log_start_offset)
+                start = max(
+                    replicas[0].partition.log.log_start_offset, replica.partition.log.log_start_offset
+                )
                 _compare(model, place, start, replicas[0], logs[0], replica, log)
 
 

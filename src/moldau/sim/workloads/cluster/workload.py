@@ -15,7 +15,6 @@ from moldau.replication.partition import Partition
 from moldau.sim.client import Client, Disconnected
 from moldau.sim.commits import check_offsets
 from moldau.sim.fetching import READ_COMMITTED, fetch_one, read_all
-from moldau.sim.loop import START_S
 from moldau.sim.model import Ledger
 from moldau.sim.planting import patched
 from moldau.sim.stage import Outcome, Stage
@@ -90,9 +89,7 @@ class ClusterRun:
 
         def note(partition: Partition, *args: Any) -> None:
             broker_id = partition._replication.node_id
-            book.on_append(
-                broker_id, partition.topic_partition, partition.topic_id, partition.leader_epoch
-            )
+            book.on_append(broker_id, partition.topic_partition, partition.topic_id, partition.leader_epoch)
             grown(partition, *args)
 
         return note
@@ -113,7 +110,9 @@ class ClusterRun:
             return
         stage.model.is_linear = False
         self._start_clients()
-        nemesis = ClusterNemesis(stage, plan.mixture, plan.brokers if plan.is_flushed else plan.min_insync - 1)
+        nemesis = ClusterNemesis(
+            stage, plan.mixture, plan.brokers if plan.is_flushed else plan.min_insync - 1
+        )
         await nemesis.run(stage.world.loop.time() + seconds)
         await nemesis.calm()
         await self._verify("first")
@@ -217,7 +216,9 @@ class ClusterRun:
         nodes = stage.nodes
         if not await stage.until(lambda: why_not_settled(nodes) is None, SETTLE_PATIENCE_S):
             if not stage.model.violations:
-                stage.model.fail(None, "the cluster to converge in a quiet world", str(why_not_settled(nodes)))
+                stage.model.fail(
+                    None, "the cluster to converge in a quiet world", str(why_not_settled(nodes))
+                )
 
     async def _until_stable(self, client: Client) -> None:
         """The last stable offset of every partition is its end."""

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-from moldau.controller.brokers import Registration
-from moldau.controller.controller import Controller
+from moldau.controller.changes import Changes
 from moldau.log import names, recovery
 from moldau.log.log import Log
 from moldau.log.producers import Producers
 from moldau.log.segment import Segment
+from moldau.metadata.image import PartitionState, Topic
 from moldau.records import validate
 from moldau.replication.partition import Partition
 from moldau.runtime.ports import Disk
@@ -155,13 +155,10 @@ def retries_forgotten_at_restart() -> Iterator[None]:
 @plant("leader-epoch-goes-on-after-a-crash", promise=2)
 def leader_epoch_goes_on_after_a_crash() -> Iterator[None]:
     """A crash may take records, and others get their offsets in the same leader epoch."""
+    put = Changes.put
 
-    register = Controller.register_broker
+    def lasting(self: Changes, topic: Topic, index: int, state: PartitionState) -> None:
+        put(self, topic, index, state._replace(leader_epoch=topic.partitions[index].leader_epoch))
 
-    async def go_on(self: Controller, wanted: Registration) -> int:
-        before = self.image.registered.get(wanted.id)
-        epoch = 0 if before is None else before.epoch
-        return await register(self, wanted._replace(previous_epoch=epoch, lost=()))
-
-    with patched(Controller, "register_broker", go_on):
+    with patched(Changes, "put", lasting):
         yield

@@ -1,7 +1,7 @@
 """Brokers that come back with less than they had: they catch up, come into line and are in sync again (R5).
 
-With an emptied data folder, with a torn or lost tail, after a long absence. And how long a fail-over takes: printed, not
-asserted, since the machine may be busy.
+With an emptied data folder, with a torn or lost tail, after a long absence. And how long a fail-over takes: printed,
+not asserted, since the machine may be busy.
 """
 
 from __future__ import annotations

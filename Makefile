@@ -72,7 +72,7 @@ foreign: setup interop-setup  ## suites of other clients on a fresh broker (SUIT
 	@PYTHONPATH=tests $(BIN)/python -m foreign $(SUITE) --on $(or $(ON),moldau) --part $(or $(PART),all)
 
 sim: setup  ## simulate all workloads with fresh seeds for about MINUTES=10
-	$(BIN)/python -m moldau.sim --workload all --seed $$(date +%s) --runs $$(( $(MINUTES) * 12 ))
+	$(BIN)/python -m moldau.sim --workload all --seed $$(date +%s) --runs $$(( $(MINUTES) * 9 ))
 
 soak: setup  ## MINUTES=10 of load with kills, retention and compaction; writes docs/soak.md
 	$(BIN)/python -m moldau.bench.soak --minutes $(MINUTES) --docs docs

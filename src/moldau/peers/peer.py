@@ -154,6 +154,17 @@ class Peer:
         if self._waiting:
             self._connect_when_due()
 
+    def end_pause(self) -> None:
+        """There is news of the broker: the next attempt is made at once, and pauses are short again."""
+        if self._connection is None and self._connecting is None:
+            self._failures = 0
+            self._not_before_s = float("-inf")
+            if self._pause is not None:
+                self._pause.cancel()
+                self._pause = None
+            if self._waiting:
+                self._connect_when_due()
+
     def close(self, reason: str = "it was closed") -> None:
         """Whoever waits gets Disconnected, now and from now on."""
         self._is_closed = True

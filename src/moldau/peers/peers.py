@@ -47,7 +47,8 @@ class Peers:
         return peer
 
     def refresh(self) -> None:
-        """Close the peers of brokers that are gone, and follow those that have moved."""
+        """Close the peers of brokers that are gone, follow those that have moved, and try again to reach those that
+        could not be reached: one of them may be back."""
         for key, peer in list(self._peers.items()):
             address = self._address_of(key[0])
             if address is None:
@@ -55,6 +56,7 @@ class Peers:
                 peer.close(f"broker {key[0]} has left the cluster")
             else:
                 peer.on_address_changed(address)
+                peer.end_pause()
 
     def close(self) -> None:
         for peer in self._peers.values():

@@ -150,6 +150,27 @@ def test_who_waits_gets_through_when_the_broker_starts() -> None:
     simulated(main)
 
 
+def test_news_of_the_cluster_end_the_pause_of_a_broker_that_is_back() -> None:
+    async def main(runtime: Runtime) -> None:
+        peers = Peers(runtime, "test", lambda _: ("127.0.0.1", 9092))
+        peer = peers.peer(1)
+        waiting = runtime.tasks.spawn(beat(peer, waits=True, timeout_s=60.0), name="waiting")
+        for _ in range(3):
+            await runtime.tasks.sleep(7.3)
+            peers.refresh()
+            await runtime.tasks.sleep(0)
+        await runtime.tasks.sleep(5.1)
+        broker = Broker(runtime, beating, port=9092)
+        begun_s = runtime.clock.monotonic()
+        peers.refresh()
+        assert await waiting == 0
+        assert runtime.clock.monotonic() - begun_s < 0.02
+        peers.close()
+        broker.close()
+
+    simulated(main)
+
+
 def test_pauses_double_up_to_a_limit_and_differ_by_their_jitter() -> None:
     def pauses(seed: int) -> list[float]:
         attempts: list[float] = []

@@ -27,6 +27,9 @@ log = logging.getLogger(__name__)
 RETRY_PAUSE_S = 0.05
 SHUT_DOWN_PAUSE_S = 0.02
 SHUT_DOWN_PATIENCE_S = 30.0
+PASSING = (ErrorCode.request_timed_out, ErrorCode.duplicate_broker_registration)
+"""Of a duplicate: no other process has a session under this id (`Membership.join`), but the controller may not have
+seen yet that the one of this broker's last life is over."""
 
 
 class Refused(Exception):
@@ -79,9 +82,10 @@ class Registrar:
             try:
                 await self._register(previous_epoch, lost)
             except KafkaError as error:
-                if error.code is not ErrorCode.request_timed_out:
+                if error.code not in PASSING:
                     raise Refused(error.message or error.code.name) from error
-                log.warning("the controller does not answer yet: %s", error.message)
+                log.warning("the controller does not take broker %d in yet: %s", self._node_id, error)
+                await self._tasks.sleep(RETRY_PAUSE_S)
 
     async def unfence(self) -> None:
         """Ask to serve; leaders are where the controller wants them, and known here, when this returns."""

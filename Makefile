@@ -72,10 +72,14 @@ foreign: setup interop-setup  ## suites of other clients on a fresh broker (SUIT
 	@PYTHONPATH=tests $(BIN)/python -m foreign $(SUITE) --on $(or $(ON),moldau) --part $(or $(PART),all)
 
 sim: setup  ## simulate all workloads with fresh seeds for about MINUTES=10
-	$(BIN)/python -m moldau.sim --workload all --seed $$(date +%s) --runs $$(( $(MINUTES) * 12 ))
+	$(BIN)/python -m moldau.sim --workload all --seed $$(date +%s) --runs $$(( $(MINUTES) * 9 ))
 
 soak: setup  ## MINUTES=10 of load with kills, retention and compaction; writes docs/soak.md
 	$(BIN)/python -m moldau.bench.soak --minutes $(MINUTES) --docs docs
+
+.PHONY: rounds
+rounds: setup interop-setup  ## kill -9 of any two of five brokers, ROUNDS=20 times (SEED=..., ENGINE=sqlite|zookeeper)
+	ROUNDS=$(or $(ROUNDS),20) $(PYTEST) -s -k "$(ENGINE)" --seed $(or $(SEED),$$(date +%s)) tests/cluster/test_cluster_rounds.py
 
 properties: setup  ## try EXAMPLES=2000 sequences of whatever happens to a log, other ones each time
 	EXAMPLES=$(EXAMPLES) $(PYTEST) --timeout=0 -n $(WORKERS) tests/properties/test_log_properties.py

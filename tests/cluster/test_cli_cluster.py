@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,13 +51,22 @@ class Cli:
 @pytest.fixture(scope="module")
 def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
     up = Up(tmp_path_factory.mktemp("cluster"), "--brokers", "4")
-    try:
-        yield Cli(up)
-    finally:
-        up.popen.kill()
-        up.popen.wait()
-        assert up.popen.stdout is not None
-        up.popen.stdout.close()
+    yield Cli(up)
+    up.kill()
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[Callable[..., Cli]]:
+    """Starts a cluster for one test."""
+    started: list[Up] = []
+
+    def start(*arguments: str) -> Cli:
+        started.append(Up(tmp_path, *arguments))
+        return Cli(started[-1])
+
+    yield start
+    for up in started:
+        up.kill()
 
 
 def test_brokers_are_described_with_what_they_lead_and_hold(cli: Cli) -> None:
@@ -133,42 +142,45 @@ def leaders(cli: Cli, topic: str) -> list[int | None]:
     return [partition["leader"] for partition in described["partitions"]]
 
 
-def test_partitions_without_enough_replicas_are_seen_everywhere(cli: Cli) -> None:
-    cli.json("topic", "create", "narrow", "--replication-factor", "1", "--set", "min.insync.replicas=2")
-    try:
-        described = cli.run("topic", "describe", "narrow").stdout
-        assert "under min ISR" in described and "acks=all are refused" in described
-        health = cli.run("cluster", "health", code=1).stdout
-        assert "narrow-0" in health and "fewer replicas than its min.insync.replicas" in health
-        assert "narrow-0" in cli.run("doctor", "--data", str(cli.up.data), code=1).stdout
-        assert cli.json("cluster", "describe")["partitions"]["under_min_isr"] == 1
-    finally:
-        cli.json("topic", "delete", "narrow", "--yes")
+def test_partitions_that_are_not_well_are_seen_everywhere(alone: Callable[..., Cli]) -> None:
+    cli = alone("--brokers", "3", "--no-restart")
+    cli.json("topic", "create", "orders", "--replication-factor", "3")
+    assert cli.run("cluster", "health").stdout.count("all replicas in sync") == 1
+    ((first, second, third),) = cli.replicas("orders")
+
+    def state() -> Any:
+        return cli.json("topic", "describe", "orders")[0]["partitions"][0]["state"]
+
+    os.kill(cli.up.pid(third), signal.SIGKILL)
+    wait_until(lambda: state() == "under-replicated", TIMEOUT_S, "the in-sync set to shrink")
+    health = cli.run("cluster", "health", code=1).stdout
+    assert f"not in sync on broker {third}" in health and f"broker {third}: registered" in health
+    os.kill(cli.up.pid(second), signal.SIGKILL)
+    wait_until(lambda: state() == "under min ISR", TIMEOUT_S, "the in-sync set to shrink")
+    for arguments, code in ((["topic", "describe", "orders"], 0), (["cluster", "health"], 1)):
+        assert "under min ISR: writes with acks=all are refused" in cli.run(*arguments, code=code).stdout
+    doctor = cli.run("doctor", "--data", str(cli.up.data), code=1).stdout
+    assert "under min ISR" in doctor and "registered, and not serving" in doctor
+    assert cli.json("cluster", "describe")["partitions"]["under_min_isr"] == 1
+    assert cli.broker(first)["leads"] == 1
 
 
-def test_a_drained_broker_holds_nothing_and_is_forgotten_when_it_is_gone(tmp_path: Path) -> None:
-    up = Up(tmp_path, "--brokers", "3", "--no-restart")
-    try:
-        cli = Cli(up)
-        cli.json("topic", "create", "orders", "--partitions", "6", "--replication-factor", "2")
-        assert "is running" in cli.run("cluster", "unregister", "3", code=1).stderr
-        cli.json("topic", "create", "everywhere", "--replication-factor", "3")
-        refused = cli.run("cluster", "drain", "3", code=1).stderr
-        assert "everywhere-0 is to have 3 replicas, and there are only 2 brokers" in refused
-        cli.json("topic", "delete", "everywhere", "--yes")
-        assert "moldau cluster unregister 3" in cli.run("cluster", "drain", "3").stderr
-        assert cli.broker(3)["replicas"] == 0
-        os.kill(up.pid(3), signal.SIGTERM)
-        wait_until(lambda: cli.broker(3)["state"] == "fenced", TIMEOUT_S, "broker 3 to be gone")
-        assert cli.json("cluster", "unregister", "3") == {"broker": 3, "status": "unregistered"}
-        assert [one["id"] for one in cli.json("cluster", "describe")["brokers"]] == [1, 2]
-        assert cli.json("cluster", "health")["healthy"]
-        assert "There is no broker 3" in cli.run("cluster", "unregister", "3", code=4).stderr
-    finally:
-        up.popen.kill()
-        up.popen.wait()
-        assert up.popen.stdout is not None
-        up.popen.stdout.close()
+def test_a_drained_broker_holds_nothing_and_is_forgotten_when_it_is_gone(alone: Callable[..., Cli]) -> None:
+    cli = alone("--brokers", "3", "--no-restart")
+    cli.json("topic", "create", "orders", "--partitions", "6", "--replication-factor", "2")
+    assert "is running" in cli.run("cluster", "unregister", "3", code=1).stderr
+    cli.json("topic", "create", "everywhere", "--replication-factor", "3")
+    refused = cli.run("cluster", "drain", "3", code=1).stderr
+    assert "everywhere-0 is to have 3 replicas, and there are only 2 brokers" in refused
+    cli.json("topic", "delete", "everywhere", "--yes")
+    assert "moldau cluster unregister 3" in cli.run("cluster", "drain", "3").stderr
+    assert cli.broker(3)["replicas"] == 0
+    os.kill(cli.up.pid(3), signal.SIGTERM)
+    wait_until(lambda: cli.broker(3)["state"] == "fenced", TIMEOUT_S, "broker 3 to be gone")
+    assert cli.json("cluster", "unregister", "3") == {"broker": 3, "status": "unregistered"}
+    assert [one["id"] for one in cli.json("cluster", "describe")["brokers"]] == [1, 2]
+    assert cli.json("cluster", "health")["healthy"]
+    assert "There is no broker 3" in cli.run("cluster", "unregister", "3", code=4).stderr
 
 
 @pytest.mark.parametrize(

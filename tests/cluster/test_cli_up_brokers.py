@@ -28,10 +28,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     yield run
     for up in started:
-        up.popen.kill()
-        up.popen.wait()
-        assert up.popen.stdout is not None
-        up.popen.stdout.close()
+        up.kill()
 
 
 def is_alive(pid: int) -> bool:

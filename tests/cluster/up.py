@@ -53,6 +53,12 @@ class Up:
         self.popen.send_signal(number)
         return self.popen.wait(TIMEOUT_S)
 
+    def kill(self) -> None:
+        self.popen.kill()
+        self.popen.wait()
+        assert self.popen.stdout is not None
+        self.popen.stdout.close()
+
     def log(self) -> list[dict[str, str]]:
         return [json.loads(line) for line in self.errors.read_text().splitlines()]
 

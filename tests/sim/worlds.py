@@ -22,9 +22,17 @@ def clean_run(workload: str, seed: int) -> Outcome:
 
 
 def check_clean(workload: str, seed: int) -> None:
-    outcome = clean_run(workload, seed)
+    _check(workload, clean_run(workload, seed), "")
+
+
+def check_short(workload: str, seed: int, seconds: float) -> None:
+    _check(workload, WORKLOADS[workload].simulate(seed, seconds), f" --seconds {seconds}")
+
+
+def _check(workload: str, outcome: Outcome, options: str) -> None:
     found = "\n".join(str(violation) for violation in outcome.violations)
-    assert not outcome.violations, f"python -m moldau.sim --workload {workload} --seed {seed}\n{found}"
+    command = f"python -m moldau.sim --workload {workload} --seed {outcome.seed}{options}"
+    assert not outcome.violations, f"{command}\n{found}"
 
 
 def check_happened(workload: str, seeds: range, *wanted: str) -> None:

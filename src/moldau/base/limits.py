@@ -62,3 +62,14 @@ PEER_ANSWER_BYTES_MAX = 256 * 1024 * 1024
 
 PEERS_MAX = 1024
 """Connections to other brokers, by broker and purpose."""
+
+OUTBOX_ITEMS_MAX = 10_000
+"""Ends of transactions, or transactions to be verified, that wait for one other broker; further ones are told at once
+that it cannot be asked, and come again."""
+
+OUTBOX_WEIGHT_PER_REQUEST = 5_000
+"""Partitions named in one request for them, unless a single transaction has more."""
+
+COORDINATOR_NOTES_HELD_MAX = 1_000
+"""Events of the cluster (topics made or deleted) that are kept for a coordinator while it is loaded. Further ones are
+not told, as none are in Kafka: offsets of a deleted topic then stay until they expire."""

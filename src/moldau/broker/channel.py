@@ -34,8 +34,7 @@ T = TypeVar("T")
 CREATE_TOPICS, ALTER_PARTITION, ENVELOPE, BROKER_HEARTBEAT, ALLOCATE_PRODUCER_IDS = 19, 56, 58, 63, 67
 RETRY_PAUSE_S = 0.05
 REQUEST_TIMEOUT_S = 10.0
-FEED_WAIT_MS = 10_000
-FEED_TIMEOUT_S = 30.0
+FEEDS_PER_SILENCE = 4
 
 
 class NoController(Exception):
@@ -43,14 +42,19 @@ class NoController(Exception):
 
 
 class ControllerChannel:
-    def __init__(self, runtime: Runtime, node_id: int, active: Callable[[], Controller | None]) -> None:
-        """`active` is the controller on this broker, if it is here."""
+    def __init__(
+        self, runtime: Runtime, node_id: int, active: Callable[[], Controller | None], silence_s_max: float
+    ) -> None:
+        """`active` is the controller on this broker, if it is here; `silence_s_max`: how long it may hear nothing of
+        this broker."""
         self._runtime = runtime
         self._tasks = runtime.tasks
         self._clock = runtime.clock
         self._node_id = node_id
         self._active = active
         self._location: Location | None = None
+        self._feed_wait_s = silence_s_max / FEEDS_PER_SILENCE
+        self._feed_timeout_s = self._feed_wait_s + silence_s_max
         name = f"broker {node_id}"
         self._asking = Peer(runtime, None, f"{name} controller")
         self._feeding = Peer(runtime, None, f"{name} feed")
@@ -77,8 +81,8 @@ class ControllerChannel:
 
     async def feed(self, position: tuple[int, int]) -> tuple[dict[str, Any], list[bytes]]:
         """The changes behind a position, from a controller elsewhere. NoController, Disconnected, Busy."""
-        value = {"broker": self._node_id, "position": position, "wait_ms": FEED_WAIT_MS}
-        return await self._own(self._feeding, cluster.FEED, value, FEED_TIMEOUT_S)
+        value = {"broker": self._node_id, "position": position, "wait_ms": int(self._feed_wait_s * 1000)}
+        return await self._own(self._feeding, cluster.FEED, value, self._feed_timeout_s)
 
     async def _own(
         self, peer: Peer, kind: int, value: dict[str, Any], timeout_s: float

@@ -14,19 +14,19 @@ from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
 from moldau.base.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from moldau.broker.identity import decide_identity
-from moldau.broker.markers import write_marker
+from moldau.broker.markers import MarkerWriter
+from moldau.broker.verification import verifications
 from moldau.controller.topics import NewTopic
 from moldau.coordinator.group.consumer.settings import ConsumerSettings, Times, times_of
 from moldau.coordinator.group.settings import GroupSettings
 from moldau.coordinator.group.shard import GroupShard
 from moldau.coordinator.journal import PartitionJournal
 from moldau.coordinator.runtime import CoordinatorRuntime, partition_for
-from moldau.coordinator.shard import Producer, Shard
+from moldau.coordinator.shard import Shard
 from moldau.coordinator.transaction.ending import Ending
 from moldau.coordinator.transaction.messages import Markers, TimedOut
 from moldau.coordinator.transaction.settings import TransactionSettings
 from moldau.coordinator.transaction.shard import TransactionShard
-from moldau.log.transactions import Marker
 from moldau.metadata.records import NO_LEADER, ConfigResource, ResourceType
 from moldau.records.compression import Codec
 from moldau.replication.partition import Partition
@@ -41,6 +41,9 @@ class Coordinators:
 
     def __init__(self, broker: Any) -> None:
         self._broker = broker
+        self._markers = MarkerWriter(broker)
+        self.verifications = verifications(broker.tasks, broker.peers)
+        """Of transactions that are coordinated elsewhere."""
         self.groups = self._group_coordinator()
         self.transactions = self._transaction_coordinator()
         self._by_topic: dict[str, CoordinatorRuntime[Any]] = {
@@ -104,15 +107,7 @@ class Coordinators:
     # ---- the ends of transactions ---------------------------------------------------------------------------
 
     async def _write_markers(self, markers: Markers) -> dict[TopicPartition, ErrorCode]:
-        """To this broker's own partitions, which all are."""
-        marker = Marker(markers.is_commit, markers.coordinator_epoch)
-        producer = Producer(markers.producer_id, markers.producer_epoch)
-        outcomes = {}
-        for place in markers.partitions:
-            topic = self._broker.image.topics.get(place.topic)
-            if topic is not None and place.partition < len(topic.partitions):
-                outcomes[place] = await write_marker(self._broker, place, marker, producer, markers.version)
-        return outcomes
+        return await self._markers.write(markers)
 
     async def _complete(self, markers: Markers) -> ErrorCode:
         error: ErrorCode = await self.transactions.write(
@@ -173,8 +168,16 @@ class Coordinators:
         self._epochs = {place: epoch for place, epoch in self._epochs.items() if place[0] != name}
         runtime.close()
 
+    def on_brokers_changed(self) -> None:
+        """Brokers have come, gone, or were fenced."""
+        alive = self._broker.image.brokers
+        for outbox in (self._markers.outbox, self.verifications):
+            outbox.on_brokers_changed(lambda broker_id: broker_id in alive)
+
     def close(self) -> None:
         self._epochs.clear()
+        self._markers.outbox.close()
+        self.verifications.close()
         for runtime in self._by_topic.values():
             runtime.close()
 
@@ -191,16 +194,21 @@ class Coordinators:
             leader = self._coordinator_of(topic, key)
         return ErrorCode.coordinator_not_available if leader == NO_LEADER else ErrorCode.none, leader
 
-    def _coordinator_of(self, topic: str, key: str) -> int:
-        """Who leads the key's partition; this broker counts when it has taken the partition up."""
-        image = self._broker.image
-        found = image.topics.get(topic)
+    def leader_of(self, topic: str, key: str) -> int:
+        """Who leads the key's partition of an internal topic, by this broker's image."""
+        found = self._broker.image.topics.get(topic)
         if found is None:
             return NO_LEADER
-        index = partition_for(key, len(found.partitions))
-        leader: int = found.partitions[index].leader
+        leader: int = found.partitions[partition_for(key, len(found.partitions))].leader
+        return leader
+
+    def _coordinator_of(self, topic: str, key: str) -> int:
+        """Who leads the key's partition; this broker counts when it has taken the partition up."""
+        leader = self.leader_of(topic, key)
         is_elsewhere = leader != self._broker.node_id
-        serves = leader in image.brokers and (is_elsewhere or self._by_topic[topic].leads(index))
+        serves = leader in self._broker.image.brokers and (
+            is_elsewhere or self._by_topic[topic].leads_key(key)
+        )
         return leader if serves else NO_LEADER
 
     async def partition_of(self, topic: str, key: str) -> int | None:

@@ -71,12 +71,14 @@ class InSyncSets:
 
     async def _ask_once(self) -> bool:
         asked: list[tuple[Partition, PartitionLeader]] = []
+        sizes: list[int] = []
         wanted: list[Wanted] = []
         for partition in list(self._wanted)[:PARTITIONS_PER_REQUEST_MAX]:
             del self._wanted[partition]
             leader = partition.leader
             if leader is not None and leader.has_wish:
                 asked.append((partition, leader))
+                sizes.append(len(leader.state.isr))
                 place = partition.topic_partition.partition
                 wanted.append(Wanted(partition.topic_id, place, leader.take_wish()))
         if not asked:
@@ -88,15 +90,16 @@ class InSyncSets:
                 if partition.leader is leader and leader.has_wish:
                     self._wanted[partition] = None
             return False
-        for (partition, leader), answer in zip(asked, decided, strict=True):
-            self._count(leader, answer)
+        for (partition, leader), size, answer in zip(asked, sizes, decided, strict=True):
+            self._count(size, answer)
             partition.in_sync_answered(leader, answer.error, answer.state)
             if answer.error:
                 log.info("another in-sync set of %s: %s", partition.topic_partition, answer.error.name)
         return True
 
-    def _count(self, leader: PartitionLeader, answer: Decided) -> None:
+    def _count(self, size_before: int, answer: Decided) -> None:
+        """`size_before`: when it was asked for. The leader may have heard of the change before this answer came."""
         if answer.state is not None:
-            difference = len(answer.state.isr) - len(leader.state.isr)
+            difference = len(answer.state.isr) - size_before
             self.growths += difference > 0
             self.shrinks += difference < 0

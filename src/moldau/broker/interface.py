@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # the parts whose modules a role's user need not load
     from moldau.broker.dispatch import Context, Route
     from moldau.broker.metrics import Metrics
     from moldau.broker.node import Broker
+    from moldau.broker.office import Office
     from moldau.controller.controller import Controller
     from moldau.coordinator.group.shard import GroupShard
     from moldau.coordinator.runtime import CoordinatorRuntime
@@ -109,6 +110,9 @@ class ControllerBroker(ClusterView, Protocol):
 
     @property
     def active_controller(self) -> Controller | None: ...
+
+    @property
+    def office(self) -> Office: ...
 
 
 class AdminBroker(ClusterView, Protocol):

@@ -35,7 +35,9 @@ from moldau.broker.office import Office
 from moldau.broker.registration import Registrar
 from moldau.broker.replicas import Replicas
 from moldau.broker.server import Server
+from moldau.broker.standing import standing_health, standing_samples
 from moldau.config.broker import BrokerConfig
+from moldau.config.replication_keys import RACK_AWARE_SELECTOR
 from moldau.config.topic import TopicConfig, topic_config
 from moldau.controller.brokers import NO_EPOCH
 from moldau.controller.controller import Controller
@@ -113,6 +115,7 @@ class Broker:
             runtime.random.fork("fetch sessions"), config["max.incremental.fetch.session.cache.slots"]
         )
         self.fetch_bytes_max: int = config["fetch.max.bytes"]
+        self.selects_by_rack = config["replica.selector.class"] == RACK_AWARE_SELECTOR
         self.listeners: dict[str, Listener] = {}
         self.http: Listener | None = None
         self.is_ready = False
@@ -141,7 +144,8 @@ class Broker:
         """The parts by which this broker is one of several."""
         runtime = self.runtime
         self.peers = Peers(runtime, f"broker {self.node_id}", self._address_of)
-        self.channel = ControllerChannel(runtime, self.node_id, lambda: self.active_controller)
+        silence_s_max = self.config["broker.session.timeout.ms"] / 1000
+        self.channel = ControllerChannel(runtime, self.node_id, lambda: self.active_controller, silence_s_max)
         self.feed = ImageFeed(
             self.tasks, self.node_id, self.image, self.channel, lambda: self.active_controller
         )
@@ -434,6 +438,7 @@ class Broker:
             self.coordinators.on_topic_deleted(name)
         if records is None or any(isinstance(record, BROKER_RECORDS) for record in records):
             await self.fetchers.on_brokers_changed()
+            self.coordinators.on_brokers_changed()
             self.registrar.look()
 
     def _on_role(self, partition: Partition) -> None:
@@ -501,6 +506,7 @@ class Broker:
         yield from metrics.counters(self.metrics)
         if hasattr(self, "log_cleaner"):
             yield from cleaner_samples(self.log_cleaner)
+        yield from standing_samples(self)
         gauges = (
             ("moldau_connections", "Connections open now.", len(self._server.connections)),
             ("moldau_partitions", "Partitions held.", len(self.partitions)),
@@ -516,16 +522,21 @@ class Broker:
             yield from data_folders.samples(self.log_manager.folders)
 
     def _health(self) -> tuple[bool, dict[str, Any]]:
+        """Whether this broker itself is well, and what is wrong with it or with its share of the cluster. That others
+        are missing is no reason to take it out of service as well."""
         offline = sorted(str(place) for place in self.offline)
         folders = data_folders.health(self.log_manager.folders) if self.is_ready else []
         is_well = self.is_ready and not offline and all(folder["state"] == "ok" for folder in folders)
+        standing = standing_health(self)
+        is_ok = is_well and not standing["problems"]
         return is_well, {
-            "status": "ok" if is_well else "starting" if not self.is_ready else "degraded",
+            "status": "ok" if is_ok else "starting" if not self.is_ready else "degraded",
             "node_id": self.node_id,
             "cluster_id": self.image.cluster_id,
             "partitions": len(self.partitions),
             "offline_partitions": offline,
             "data_folders": folders,
+            **standing,
         }
 
 

@@ -1,8 +1,9 @@
 """The controller's office on this broker: taken when it is elected, left when another is, or its session ends.
 
 Taking it claims the store with the next epoch; from then on an earlier controller changes nothing. The office watches
-who lives (`/brokers/live`), fences whoever does not, and looks now and then for leaders that are not where they should
-be. R6, R8.
+who lives (`/brokers/live`), fences whoever does not, and whoever has a session but has not been heard of for as long as
+one may be silent: it is cut off from here, and could change no in-sync set. Now and then it looks for leaders that are
+not where they should be. R6, R8.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ log = logging.getLogger(__name__)
 
 RETRY_PAUSE_S = 0.1
 LEADERLESS_INTERVAL_S = 5.0
+LOOKS_PER_SILENCE = 4
 
 
 class Office:
@@ -44,6 +46,9 @@ class Office:
         self._image = image
         self._on_lost = on_lost
         self._watch: Watch | None = None
+        self._silence_s_max: float = broker.config["broker.session.timeout.ms"] / 1000
+        self._seen_s: dict[int, float] = {}
+        """When each broker was last heard of, by its polls for the cluster's changes."""
         self._term = 0
         self._is_checking = self._must_check = False
         self.controller: Controller | None = None
@@ -86,6 +91,8 @@ class Office:
             state, random, self._broker, self._tasks, on_fenced=lambda _reason: self._fenced(term)
         )
         self.elections += 1
+        now_s = self._runtime.clock.monotonic()
+        self._seen_s = dict.fromkeys(self.controller.image.registered, now_s)
         image = self.controller.image
         is_alone = not image.registered.keys() - {self._node_id}
         level = logging.DEBUG if is_alone else logging.INFO
@@ -93,6 +100,10 @@ class Office:
         self._watch = self._store.watch(LIVE, self._check_later)
         self._check_later()
         self._tasks.spawn(self._look_after(term), name="leaders")
+
+    def note_seen(self, broker_id: int) -> None:
+        """A broker has asked for something."""
+        self._seen_s[broker_id] = self._runtime.clock.monotonic()
 
     def _fenced(self, term: int) -> None:
         if term == self._term:
@@ -125,17 +136,33 @@ class Office:
 
     async def _look_after(self, term: int) -> None:
         """Leaders for partitions that can have one by now; preferred ones, every so often."""
-        since_rebalance_s = 0.0
+        interval_s = min(LEADERLESS_INTERVAL_S, self._silence_s_max / LOOKS_PER_SILENCE)
+        since_leaderless_s = since_rebalance_s = 0.0
         while term == self._term:
-            await self._tasks.sleep(LEADERLESS_INTERVAL_S)
-            since_rebalance_s += LEADERLESS_INTERVAL_S
+            await self._tasks.sleep(interval_s)
+            since_leaderless_s += interval_s
+            since_rebalance_s += interval_s
             controller = self.controller
             if term != self._term or controller is None:
                 return
             try:
-                await controller.elect_leaderless()
+                await self._fence_silent(controller)
+                if since_leaderless_s >= LEADERLESS_INTERVAL_S:
+                    since_leaderless_s = 0.0
+                    await controller.elect_leaderless()
                 if since_rebalance_s >= self._broker.config["leader.imbalance.check.interval.seconds"]:
                     since_rebalance_s = 0.0
                     await controller.rebalance()
             except KafkaError as error:
                 log.info("leaders could not be looked after: %s", error)
+
+    async def _fence_silent(self, controller: Controller) -> None:
+        before_s = self._runtime.clock.monotonic() - self._silence_s_max
+        silent = {
+            broker.id: broker.incarnation
+            for broker in controller.image.brokers.values()
+            if broker.id != self._node_id and self._seen_s.get(broker.id, before_s) < before_s
+        }
+        if silent:
+            log.warning("not heard of, and fenced: broker %s", ", ".join(map(str, sorted(silent))))
+            await controller.fence(silent)

@@ -73,15 +73,13 @@ class Registrar:
 
         `previous_epoch`: of the life that was stopped cleanly before this one."""
         self._listeners, self._rack, self._log_dirs = listeners, rack, log_dirs
-        while True:
+        while self._own is None:
             try:
                 await self._register(previous_epoch, lost)
-                break
             except KafkaError as error:
                 if error.code is not ErrorCode.request_timed_out:
                     raise Refused(error.message or error.code.name) from error
                 log.warning("the controller does not answer yet: %s", error.message)
-        await self._feed.until(lambda: self._own is not None)
 
     async def unfence(self) -> None:
         """Ask to serve; leaders are where the controller wants them, and known here, when this returns."""
@@ -111,8 +109,6 @@ class Registrar:
                 try:
                     if own is None:
                         await self._register(self.epoch, ())  # nothing was lost: the process lives
-                        await self._tasks.sleep(0)
-                        await self._feed.until(lambda: self._own is not None or self._is_leaving)
                     elif own.is_fenced:
                         self.epoch = own.epoch
                         await self._channel.heartbeat(self.epoch)
@@ -137,7 +133,15 @@ class Registrar:
             lost,
             self._image.cluster_id,
         )
+        incarnation = self._membership.incarnation
         self.epoch = await self._channel.register(registration)
+        await self._feed.until(
+            lambda: (
+                self._own is not None
+                or self._is_leaving
+                or self._membership.incarnation != incarnation  # in another session, it registers anew
+            )
+        )
 
     async def shut_down(self, is_controlled: bool) -> None:
         """Have the leaders moved that this broker has, while it goes on to serve."""

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import click
 
-from moldau.cli.errors import EXIT_MEANINGS, CliError, Exit, debugging
+from moldau.cli.errors import EXIT_MEANINGS, CliError, Exit, debugging, unexpected
 from moldau.cli.help import Group, colour_setting
 from moldau.cli.interrupts import CtrlC
 from moldau.cli.options import expect_json, json_wanted
@@ -172,13 +172,6 @@ def from_click(error: click.ClickException) -> CliError:
     context = getattr(error, "ctx", None)
     hint = f"See `{context.command_path} --help`." if context is not None else ""
     return CliError(message, hint, Exit.USAGE if isinstance(error, click.UsageError) else Exit.FAILED)
-
-
-def unexpected(error: Exception) -> CliError:
-    return CliError(
-        f"Something unexpected happened: {type(error).__name__}: {error}",
-        "Run it again with MOLDAU_DEBUG=1 to see where, and please report it.",
-    )
 
 
 def end_quietly() -> Exit:

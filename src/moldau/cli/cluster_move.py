@@ -33,7 +33,7 @@ no_wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for t
     name="reassign",
     cls=Command,
     examples="""
-# Spread everything evenly over these brokers; as few replicas move as possible
+# Spread everything evenly over these brokers, with few moves
 moldau cluster reassign --brokers 1,2,3,4
 moldau cluster reassign --brokers 1,2,3,4 --topic orders --dry-run
 # Three copies instead of one

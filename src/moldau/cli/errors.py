@@ -80,5 +80,12 @@ def file_error(error: OSError, what: str) -> CliError:
     return CliError(f"{path}: {error.strerror or error}.")
 
 
+def unexpected(error: Exception) -> CliError:
+    return CliError(
+        f"Something unexpected happened: {type(error).__name__}: {error}",
+        "Run it again with MOLDAU_DEBUG=1 to see where, and please report it.",
+    )
+
+
 def debugging() -> bool:
     return os.environ.get("MOLDAU_DEBUG", "") not in ("", "0")

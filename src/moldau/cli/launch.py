@@ -205,10 +205,15 @@ async def opened_store(runtime: Runtime, launch: Launch) -> Store:
 
 
 async def start(broker: Broker, launch: Launch) -> None:
+    from moldau.broker.membership import IdInUse
     from moldau.log.folder import DataFolderError
 
     try:
         await broker.start()
+    except IdInUse as error:
+        raise cannot_start(
+            f"{sentence_case(str(error)).rstrip('.')}.", "Give it another node.id, or end that process."
+        ) from error
     except DataFolderError as error:
         # Its text is for people already: what is wrong, then what to do.
         wrong, _, advice = str(error).partition(". ")

@@ -34,7 +34,8 @@ class PartitionView(NamedTuple):
 
     @property
     def is_under_min_isr(self) -> bool:
-        return len(self.isr) < self.min_isr
+        """`min.insync.replicas` can ask for no more than there are replicas (Kafka's Partition.effectiveMinIsr)."""
+        return len(self.isr) < min(self.min_isr, len(self.replicas))
 
     @property
     def is_under_replicated(self) -> bool:
@@ -77,9 +78,12 @@ def findings(partitions: Sequence[PartitionView]) -> Iterator[Finding]:
             f"Start the brokers that hold their in-sync replicas (of {listed(holders)}).",
         )
     if under := groups.get("under min ISR"):
-        advice = "`moldau topic describe` shows which broker is missing"
-        advice += "; or the topic has fewer replicas than its min.insync.replicas." if narrow(under) else "."
-        yield problem("min ISR", f"{some(under)} under min ISR: writes with acks=all are refused", advice)
+        missing = sorted({r for partition in under for r in partition.replicas if r not in partition.isr})
+        yield problem(
+            "min ISR",
+            f"{some(under)} under min ISR: writes with acks=all are refused",
+            f"Not in sync: {listed(missing)}. Start what is down, or look at its log.",
+        )
     if lagging := groups.get("under-replicated"):
         missing = sorted({r for partition in lagging for r in partition.replicas if r not in partition.isr})
         yield warning(
@@ -96,10 +100,6 @@ def findings(partitions: Sequence[PartitionView]) -> Iterator[Finding]:
             f"{some(elsewhere)} led by another broker than the preferred one",
             "`moldau cluster elect` gives the lead back; brokers do so by themselves every few minutes.",
         )
-
-
-def narrow(partitions: Sequence[PartitionView]) -> bool:
-    return any(len(partition.replicas) < partition.min_isr for partition in partitions)
 
 
 def some(partitions: Sequence[PartitionView]) -> str:

@@ -11,17 +11,20 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import json
+import logging
 import os
 import signal
 import sys
 import threading
 from typing import Any, NamedTuple
 
-from moldau.cli.errors import CliError, Exit
+from moldau.cli.errors import CliError, Exit, unexpected
 from moldau.cli.launch import Launch, prepare_process, serve, stop_or_leave
 from moldau.config.broker import BrokerConfig
 from moldau.runtime.ports import Runtime
 from moldau.runtime.real import run
+
+log = logging.getLogger("moldau.cli")
 
 STOP = "stop"
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -55,9 +58,12 @@ def main() -> None:
         launch = order.launch()
         prepare_process(launch)
         run(lambda runtime: work(runtime, launch))
-    except CliError as error:
-        tell(json.loads(error.as_json()) | {"code": int(error.code)})
-        os._exit(error.code)
+    except Exception as error:
+        said = error if isinstance(error, CliError) else unexpected(error)
+        if said is not error:
+            log.critical("the broker has ended: %s", error, exc_info=error)
+        tell(json.loads(said.as_json()) | {"code": int(said.code)})
+        os._exit(said.code)
     os._exit(Exit.OK)  # the thread that listens to the supervisor is not waited for
 
 

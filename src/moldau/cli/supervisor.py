@@ -1,9 +1,9 @@
 """Several brokers on this machine, a process each: started together, started again when they end, stopped together.
 
-Ready means that all are. A broker that cannot start when the cluster does (a port in use, a folder that is not its
-own) ends everything with its sentence; later it is tried again and again, with pauses. The first signal stops the
-brokers one after the other, so that what they lead moves to those that are left and nothing needs to be recovered; the
-second ends them at once. No broker outlives its supervisor (`supervised` is their side).
+Ready means that all are, and know each other. A broker that cannot start when the cluster does (a port in use, a folder
+that is not its own) ends everything with its sentence; later it is tried again and again, with pauses. The first signal
+stops the brokers one after the other, so that what they lead moves to those that are left and nothing needs to be
+recovered; the second ends them at once. No broker outlives its supervisor (`supervised` is their side).
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from moldau.cli.acquainted import wait_until_acquainted
 from moldau.cli.data_folder import PID_FILE
 from moldau.cli.errors import CliError, Exit
 from moldau.cli.launch import announce
 from moldau.cli.restarts import Restarts
 from moldau.cli.supervised import STOP, Order
+from moldau.runtime.ports import Address
 from moldau.runtime.real.process import install_signal_handlers
 
 log = logging.getLogger("moldau.cli")
@@ -100,7 +102,7 @@ class Keeper:
             self.started.set_exception(told_by(self.name, self._error))
             return False
         if self._restarts is None:
-            log.error("%s has ended: %s; it is not started again", self.name, reason)
+            log.error("%s has ended: %s; it is not started again", self.name, reason, extra=self._hint)
             return False
         worked_s = None if self._ready_s is None else time.monotonic() - self._ready_s
         pause_s = self._restarts.pause_s(worked_s)
@@ -112,11 +114,23 @@ class Keeper:
                 times,
                 reason,
                 pause_s,
+                extra=self._hint,
             )
         else:
-            log.warning("%s has ended: %s; it is started again", self.name, reason)
+            log.warning("%s has ended: %s; it is started again", self.name, reason, extra=self._hint)
         await asyncio.sleep(pause_s)
         return True
+
+    @property
+    def _hint(self) -> dict[str, str]:
+        return {"hint": self._error.hint} if self._error is not None and self._error.hint else {}
+
+    @property
+    def address(self) -> Address:
+        """Where it can be reached from this machine: what it advertises may not be."""
+        endpoint = self._order.launch().config.listeners[0]
+        host = "localhost" if endpoint.host in ("", "0.0.0.0", "::") else endpoint.host
+        return host, endpoint.port
 
     @property
     def has_process(self) -> bool:
@@ -179,6 +193,7 @@ class Supervisor:
 
     async def _all_started(self) -> None:
         await asyncio.gather(*(asyncio.shield(keeper.started) for keeper in self._keepers))
+        await wait_until_acquainted([keeper.address for keeper in self._keepers])
 
     async def _all_ended(self) -> None:
         await asyncio.gather(*(asyncio.shield(task) for task in self._tasks))

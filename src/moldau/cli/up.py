@@ -27,7 +27,6 @@ from moldau.cli.logging_setup import set_up_logging
 from moldau.cli.options import Whole, json_option, parse_pairs, set_option
 from moldau.cli.up_plan import (
     BROKERS_MAX,
-    FreePorts,
     configs_of,
     named,
     new_brokers,
@@ -155,6 +154,7 @@ def run_several(
     """A process for each broker, and this one to look after them."""
     from moldau.cli.supervised import Order
     from moldau.cli.supervisor import supervise
+    from moldau.runtime.real.free_ports import FreePorts
 
     base = read_config(settings_for(number) | {"node.id": "1", "log.dirs": folder}, None, options)
     url = store_url(store or base["moldau.store"], os.path.join(folder, STORE_FILE))
@@ -162,7 +162,7 @@ def run_several(
     ports = FreePorts()
     try:
         configs = configs_of(base, folder, number, ports.take)
-        ports.let_brokers_have_them()
+        ports.let_servers_have_them()
         new = new_brokers(folder, number)
         prepare_folder(folder, "--data")
         for config in configs:

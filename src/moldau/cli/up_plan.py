@@ -6,8 +6,6 @@ as far as there are any: Kafka's own default is one copy of a topic, whatever th
 
 from __future__ import annotations
 
-import socket
-import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -114,35 +112,6 @@ def shifted(port: int, number: int) -> int:
 
 def bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-class FreePorts:
-    """Ports that nobody uses, kept for the brokers until `close`: one that is started again finds its port free.
-
-    They are bound and not listened to. On Linux that keeps others from being given them, and lets a broker have them;
-    elsewhere they are only looked up.
-    """
-
-    def __init__(self) -> None:
-        self._sockets: list[socket.socket] = []
-
-    def take(self) -> int:
-        bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(("", 0))
-        port: int = bound.getsockname()[1]
-        self._sockets.append(bound)
-        return port
-
-    def let_brokers_have_them(self) -> None:
-        """To be called when all are taken, before the first broker starts."""
-        if sys.platform != "linux":
-            self.close()
-
-    def close(self) -> None:
-        for bound in self._sockets:
-            bound.close()
-        self._sockets.clear()
 
 
 def new_brokers(data: str, brokers: int) -> list[int]:

@@ -134,7 +134,6 @@ _REASONS = {
         num.replica.fetchers int cluster-wide 1..
         replica.alter.log.dirs.io.max.bytes.per.second long cluster-wide 0..
         replica.high.watermark.checkpoint.interval.ms long
-        replica.selector.class string
         replica.socket.receive.buffer.bytes int
         replication.quota.window.num int 1..
         replication.quota.window.size.seconds int 1..

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from moldau.config.key import Check, Key, Range, Scope, Type
+from moldau.config.key import Check, Key, OneOf, Range, Scope, Type
+
+LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 def _key(
@@ -110,5 +113,12 @@ REPLICATION = (
         None,
         "How long a follower waits for the answer to a fetch before it connects anew.",
         "high",
+    ),
+    _key(
+        "replica.selector.class",
+        Type.STRING,
+        None,
+        OneOf((LEADER_SELECTOR, RACK_AWARE_SELECTOR)),
+        "Whether consumers that say their rack (`client.rack`) are sent to an in-sync follower in it (`broker.rack`).",
     ),
 )

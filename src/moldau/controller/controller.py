@@ -260,12 +260,12 @@ class Controller:
         """A broker's session has ended: it is fenced, unless another life of it has registered since."""
         if self._live.get(broker_id) == incarnation:
             del self._live[broker_id]
-        await self._fence({broker_id: incarnation})
+        await self.fence({broker_id: incarnation})
 
     async def brokers_live(self, live: Mapping[int, UUID]) -> None:
         """Who has a session now, with its incarnation; all others are fenced."""
         self._live = dict(live)
-        await self._fence(
+        await self.fence(
             {
                 broker.id: broker.incarnation
                 for broker in self.image.registered.values()
@@ -273,7 +273,9 @@ class Controller:
             }
         )
 
-    async def _fence(self, lost: Mapping[int, UUID]) -> None:
+    async def fence(self, lost: Mapping[int, UUID]) -> None:
+        """Go on without these brokers, in these lives of theirs."""
+
         def decide() -> tuple[list[int], Sequence[Record]]:
             registered = self.image.registered
             gone = [

@@ -18,6 +18,7 @@ from enum import Enum
 from typing import Any, Generic
 
 from moldau.base.errors import ErrorCode, KafkaError
+from moldau.base.limits import COORDINATOR_NOTES_HELD_MAX
 from moldau.coordinator.fields import BadFields
 from moldau.coordinator.journal import RECORD_OVERHEAD_BYTES, Entry, Journal
 from moldau.coordinator.reply import Reply
@@ -77,6 +78,7 @@ class Driver(Generic[ShardT]):
         self._next_offset = 0  # after the last record that was applied
         self._waiting: deque[_Waiting] = deque()
         self._held: list[Callable[[ShardT, Moment], Decision]] = []  # for after the load
+        self._has_dropped_notes = False
         self._is_writing = False
         self._timer: Timer | None = None
         self._timer_due_ms = 0
@@ -161,7 +163,13 @@ class Driver(Generic[ShardT]):
     def note(self, decide: Callable[[ShardT, Moment], Decision]) -> None:
         """An event of the cluster that nobody waits for; it is kept while the log is loaded."""
         if self.state is State.LOADING:
-            self._held.append(decide)
+            if len(self._held) < COORDINATOR_NOTES_HELD_MAX:
+                self._held.append(decide)
+            elif not self._has_dropped_notes:
+                self._has_dropped_notes = True
+                log.warning(
+                    "%s takes long to load: it does not hear of all that happens meanwhile", self.name
+                )
         elif self.state is State.ACTIVE:
             moment = self._moment()
             self._carry_out(decide(self._shard, moment), moment)

@@ -91,6 +91,7 @@ class PartitionJournal:
         self._log = partition.log
         self._leader_epoch = partition.leader_epoch
         self._codec = codec
+        self._committed_offset = 0
 
     @property
     def first_offset(self) -> int:
@@ -102,7 +103,14 @@ class PartitionJournal:
 
     @property
     def committed_offset(self) -> int:
-        return self._partition.high_watermark
+        """Of this leader's epoch: what another leader commits later, at the same offsets, may be something else."""
+        if self._leads:
+            self._committed_offset = self._partition.high_watermark
+        return self._committed_offset
+
+    @property
+    def _leads(self) -> bool:
+        return not self._partition.refusal and self._partition.leader_epoch == self._leader_epoch
 
     def on_committed(self, callback: Callable[[], object] | None) -> None:
         self._partition.on_advance = callback

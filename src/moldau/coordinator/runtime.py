@@ -83,6 +83,10 @@ class CoordinatorRuntime(Generic[ShardT]):
     def leads(self, index: int) -> bool:
         return index in self._drivers
 
+    def leads_key(self, key: str) -> bool:
+        count = self._partition_count()
+        return count > 0 and self.leads(partition_for(key, count))
+
     @property
     def led(self) -> list[int]:
         """The partitions that this broker coordinates, those that are still being loaded included."""

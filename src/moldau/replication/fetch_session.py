@@ -69,10 +69,11 @@ class WantedPartition:
         has_records: bool,
         high_watermark: int,
         log_start_offset: int,
-        diverges: bool = False,
+        is_sent_away: bool = False,
     ) -> bool:
-        """Whether an incremental answer must mention this partition; notes what it will say."""
-        if error or diverges:
+        """Whether an incremental answer must mention this partition; notes what it will say. `is_sent_away`: the
+        reader is to go on elsewhere, at another offset or with another replica."""
+        if error or is_sent_away:
             self.sent_high_watermark = NEVER_SENT  # mention it again once it is well
             return True
         is_new = (

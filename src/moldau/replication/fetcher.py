@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from typing import NamedTuple
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.log.following import BeginsEarlier
@@ -24,6 +25,7 @@ from moldau.log.log import Log
 from moldau.peers.connection import PeerConnection
 from moldau.peers.errors import Busy, Disconnected
 from moldau.peers.peer import Peer
+from moldau.records.batch import HEADER_BYTES, read_header
 from moldau.replication.follower import Next, Step, after_answer, after_bounds, fetch_position
 from moldau.replication.leader_bounds import leader_bounds
 from moldau.replication.partition import Partition
@@ -90,6 +92,14 @@ class Followed:
         return partition.leader_epoch == self.leader_epoch and partition.leader is None
 
 
+class Sent(NamedTuple):
+    """A request under way."""
+
+    answer: asyncio.Future[memoryview]
+    positions: dict[Key, int]
+    """The places that it tells the leader, of those that have changed."""
+
+
 class Fetcher:
     def __init__(
         self,
@@ -113,6 +123,8 @@ class Fetcher:
         self._asks_for_all = False
         """The leader has no room for a session: each request names every partition."""
         self._in_session: dict[Key, None] = {}
+        self._positions: dict[Key, int] = {}
+        """From where the leader has sent, in the request that was answered last."""
         self._to_ask: dict[Key, None] = {}
         """Partitions whose place in the leader's session is not what they need now."""
         self._to_leave: dict[Key, None] = {}
@@ -192,16 +204,16 @@ class Fetcher:
     async def _fetch_on(self, connection: PeerConnection) -> None:
         """Fetch over one connection, in one session, until there is nothing to fetch or it ends."""
         self._begin_session_anew()
-        answer = self._send(connection, max_wait_ms=0)
+        sent = self._send(connection, max_wait_ms=0)
         while True:
-            following: asyncio.Future[memoryview] | None = None
+            following: Sent | None = None
             if self._session_id:
-                await self._until_new(answer)
-                if (
-                    not answer.done()
-                ):  # the leader hurries with the answer when another request comes behind it
+                await self._until_new(sent.answer)
+                if not sent.answer.done():
+                    # The leader hurries with the answer when another request comes behind it.
                     following = self._send(connection)
-            frame = await answer
+            frame = await sent.answer
+            self._positions |= sent.positions
             try:
                 await self._take(frame)
             finally:
@@ -212,26 +224,29 @@ class Fetcher:
                 if not self._session_id:  # no room for one there: everything is asked for each time
                     self._begin_session_anew()
                 following = self._send(connection)
-            answer = following
+            sent = following
 
     def _begin_session_anew(self) -> None:
         self._session_id = self._session_epoch = 0
         self._in_session.clear()
+        self._positions.clear()
         self._to_leave.clear()
         self._to_ask = {key: None for key, followed in self._followed.items() if followed.busy is None}
 
-    def _send(
-        self, connection: PeerConnection, *, max_wait_ms: int | None = None
-    ) -> asyncio.Future[memoryview]:
+    def _send(self, connection: PeerConnection, *, max_wait_ms: int | None = None) -> Sent:
         version = self._peer.version_of(FETCH, REPLICA_FETCH_MAX_VERSION)
         topics: dict[bytes, list[WantedPartition]] = {}
+        positions: dict[Key, int] = {}
         asked = self._take_asked()
         for key in asked:
-            topics.setdefault(key[0], []).append(self._wanted(self._followed[key]))
+            wanted = self._wanted(self._followed[key])
+            topics.setdefault(key[0], []).append(wanted)
+            positions[key] = wanted.fetch_offset
         forgotten: dict[bytes, list[int]] = {}
         for topic_id, index in self._to_leave:
             forgotten.setdefault(topic_id, []).append(index)
             del self._in_session[topic_id, index]
+            self._positions.pop((topic_id, index), None)
         self._in_session |= asked
         body = pack_replica_fetch(
             version,
@@ -248,7 +263,7 @@ class Fetcher:
         self._to_leave = {}
         if self._session_id:
             self._session_epoch = self._session_epoch % (2**31 - 1) + 1
-        return connection.send_raw(FETCH, version, body, self._settings.timeout_s)
+        return Sent(connection.send_raw(FETCH, version, body, self._settings.timeout_s), positions)
 
     def _take_asked(self) -> dict[Key, None]:
         """What the next request names."""
@@ -303,8 +318,15 @@ class Fetcher:
         self, followed: Followed, fetched: ReplicaFetched, frame: memoryview, unflushed: list[Log]
     ) -> None:
         partition = followed.partition
+        error = ErrorCode(fetched.error_code)
+        if not error and self._positions.get(followed.key) != partition.log.next_offset:
+            # Asked for before the log has changed: of what it says, only the high watermark holds.
+            if fetched.diverging_epoch is None:
+                partition.follow(fetched.high_watermark)
+            self._ask(followed)
+            return
         step = after_answer(
-            ErrorCode(fetched.error_code),
+            error,
             has_records=fetched.records_stop > fetched.records_start,
             diverging=fetched.diverging_epoch,
             epochs=partition.log.epochs,
@@ -312,7 +334,7 @@ class Fetcher:
             high_watermark=partition.high_watermark,
         )
         if step.next is Next.WAIT:
-            self._pause(followed, ErrorCode(fetched.error_code).name)
+            self._pause(followed, error.name)
             return
         if step.next in (Next.TRUNCATE, Next.ASK_BOUNDS):
             self._change_log(followed, step)
@@ -335,6 +357,9 @@ class Fetcher:
         """Whether it was appended, and the partition is still followed."""
         partition = followed.partition
         self.fetched_bytes += len(records)
+        if len(records) >= HEADER_BYTES and read_header(records).last_offset < partition.log.next_offset:
+            self._ask(followed)  # it was asked for before the last answer was taken, and came with that one
+            return True
         position = 0
         try:
             while True:
@@ -342,6 +367,7 @@ class Fetcher:
                     records[position:], self._clock.wall_ms(), BATCHES_PER_TURN
                 )
                 position += taken_bytes
+                partition.fetched(taken_bytes)
                 if flush_due and partition.log not in unflushed:
                     unflushed.append(partition.log)
                 if not taken_bytes or position == len(records):

@@ -170,11 +170,13 @@ class PartitionLeader:
         """Whether the high watermark covers all that earlier leaders may have committed."""
         return self.high_watermark >= self.start_offset
 
-    @property
-    def low_watermark(self) -> int:
-        """The smallest log start among the followers; unknown where one has not said."""
-        starts = [follower.log_start_offset for follower in self.followers.values()]
-        return min(starts, default=2**63 - 1)
+    def low_watermark(self, log_start_offset: int, is_alive: Callable[[int], bool]) -> int:
+        """The smallest log start among the living replicas, the leader's own included; unknown where a follower has
+        not said. (`Partition.lowWatermarkIfLeader`)"""
+        starts = [
+            follower.log_start_offset for replica, follower in self.followers.items() if is_alive(replica)
+        ]
+        return min([log_start_offset, *starts])
 
     # What happens
 

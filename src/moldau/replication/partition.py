@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Protocol
 
-from moldau.base.errors import ErrorCode
+from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
 from moldau.base.internal_topics import INTERNAL_TOPICS
 from moldau.config.topic import TopicConfig
@@ -28,6 +28,7 @@ from moldau.log.log import Log
 from moldau.log.producers import Verification
 from moldau.log.transactions import Marker
 from moldau.metadata.image import PartitionState
+from moldau.metadata.records import NO_LEADER
 from moldau.replication.leader import PartitionLeader
 from moldau.replication.long_polls import Watchers
 from moldau.replication.replication import Replication, Write
@@ -59,6 +60,7 @@ class Partition:
     __slots__ = (
         "_flushes",
         "_replication",
+        "_starts_moved",
         "_uncommitted",
         "_writes",
         "end_watchers",
@@ -116,6 +118,8 @@ class Partition:
         """Syncs under way that appends wait for."""
         self._uncommitted: deque[tuple[int, int]] = deque()
         """The next offset and the bytes of what was appended and is not committed."""
+        self._starts_moved: asyncio.Future[None] | None = None
+        """While somebody waits for followers to begin their logs later."""
         self.state = state
         self.leader_epoch = NO_EPOCH
         self.change(state)
@@ -130,7 +134,8 @@ class Partition:
         if self.is_offline:
             return
         if state.leader != self._replication.node_id:
-            self._resign(ErrorCode.not_leader_or_follower)
+            if is_new_epoch or self.refusal is not ErrorCode.not_leader_or_follower:
+                self._resign(ErrorCode.not_leader_or_follower)
         elif is_new_epoch or self.leader is None:
             self._resign(ErrorCode.not_leader_or_follower)
             self._lead(state)
@@ -142,6 +147,8 @@ class Partition:
         # A leader's epoch begins where it takes over, whether or not it ever writes anything.
         self.log.epochs.assign(state.leader_epoch, self.log.next_offset)
         self.refusal = ErrorCode.none
+        self._replication.elections += 1
+        self._replication.unclean_elections += state.recovering
         self.leader = PartitionLeader(
             self._replication.node_id,
             state,
@@ -164,6 +171,7 @@ class Partition:
         writes, self._writes = self._writes, deque()
         for write in writes:
             self._replication.finish(write, error)
+        self.tell_starts()
         self.wake_all()
 
     def wake_all(self) -> None:
@@ -224,8 +232,15 @@ class Partition:
         return ErrorCode.unknown_leader_epoch
 
     def check_readable(self, claimed_epoch: int = NO_EPOCH) -> ErrorCode:
-        """Whether this broker may answer for the partition now."""
-        return self.refusal or self.check_epoch(claimed_epoch)
+        """Whether this broker may answer for the partition now, as its leader. As in Kafka's `Partition`, who has a
+        newer or older idea of the leader's epoch than this broker hears of that first."""
+        return self.check_held(claimed_epoch) or self.refusal
+
+    def check_held(self, claimed_epoch: int = NO_EPOCH) -> ErrorCode:
+        """Whether this broker may answer for its replica of the partition now, leader or not."""
+        if self.refusal and self.refusal is not ErrorCode.not_leader_or_follower:
+            return self.refusal
+        return self.check_epoch(claimed_epoch)
 
     # Appending
 
@@ -388,6 +403,11 @@ class Partition:
             self.on_advance()
 
     @property
+    def knows_the_end(self) -> bool:
+        """Whether the high watermark covers all that earlier leaders may have told readers (KIP-207)."""
+        return self.leader is None or self.leader.knows_the_end
+
+    @property
     def last_stable_offset(self) -> int:
         """Up to where readers with read_committed may see: before the first transaction that is not decided."""
         high_watermark = self.high_watermark
@@ -416,11 +436,42 @@ class Partition:
         assert leader is not None
         now_s = self._replication.clock.monotonic()
         end_offset = self.log.next_offset
+        if self._starts_moved is not None and log_start_offset != leader.followers[replica].log_start_offset:
+            self.tell_starts()
         self._moved(
             leader.follower_fetched(replica, broker_epoch, next_offset, log_start_offset, end_offset, now_s)
         )
         if leader.has_wish:
             self._replication.on_wish(self)
+
+    # Beginning later
+
+    def delete_records_before(self, offset: int) -> None:
+        """Begin the log at an offset that is committed, here and, as they hear of it, on the followers. KafkaError
+        (offset_out_of_range) where it is not."""
+        if not 0 <= offset <= self.high_watermark:
+            raise KafkaError(ErrorCode.offset_out_of_range)
+        self.log.delete_records_before(offset)
+
+    def low_watermark(self, is_alive: Callable[[int], bool]) -> int | None:
+        """Where the log begins on all living replicas; None where this broker does not lead it."""
+        leader = self.leader
+        return None if leader is None else leader.low_watermark(self.log.log_start_offset, is_alive)
+
+    @property
+    def starts_moved(self) -> asyncio.Future[None]:
+        """Done when the low watermark may have moved, or this broker leads the partition no more."""
+        if self._starts_moved is None:
+            self._starts_moved = asyncio.get_running_loop().create_future()
+        return self._starts_moved
+
+    def tell_starts(self) -> None:
+        """Have those who wait for followers to begin later look again."""
+        moved, self._starts_moved = self._starts_moved, None
+        if moved is not None and not moved.done():
+            moved.set_result(None)
+
+    # Time
 
     def tick(self) -> None:
         """Time has passed: who has not kept up leaves the in-sync set, if the controller agrees."""
@@ -444,10 +495,20 @@ class Partition:
 
     # Following
 
+    @property
+    def is_followed_here(self) -> bool:
+        """Whether this broker has been told, in this life, that another one leads it."""
+        return self.leader is None and self.leader_epoch != NO_EPOCH and self.state.leader != NO_LEADER
+
+    def fetched(self, added_bytes: int) -> None:
+        """The log has grown by what the leader sent; readers see it when it is committed."""
+        self._note_uncommitted(self.log.next_offset, added_bytes)
+
     def follow(self, high_watermark: int) -> None:
         """The leader's word on what is committed, as far as this log has it."""
         self._moved(min(high_watermark, self.log.next_offset))
 
     def cut_off(self) -> None:
         """The log was truncated."""
-        self.high_watermark = min(self.high_watermark, self.log.next_offset)
+        self._uncommitted.clear()
+        self.high_watermark = min(max(self.high_watermark, self.log.log_start_offset), self.log.next_offset)

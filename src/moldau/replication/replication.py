@@ -39,6 +39,8 @@ class Replication:
         self.long_polls = LongPolls(runtime.tasks, runtime.clock)
         self._writes = Deadlines[Write](runtime.tasks, runtime.clock, self._time_out)
         self.replica_lag_max_s = REPLICA_LAG_MAX_S
+        self.elections = self.unclean_elections = 0
+        """Partitions that this broker has begun to lead; those that it leads without all that was committed."""
         self.is_eligible: Callable[[int, int], bool] = lambda _broker_id, _broker_epoch: True
         """Whether a broker is alive, in this epoch, as far as this one knows."""
         self.on_wish: Callable[[Partition], object] = lambda _partition: None

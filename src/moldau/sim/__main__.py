@@ -30,8 +30,19 @@ def main(arguments: list[str]) -> int:
             with workload.plants.planted(options.plant):
                 outcome = workload.simulate(seed, options.seconds or workload.seconds)
             report(name, outcome, trace=options.trace)
-            is_clean = is_clean and not outcome.violations
+            if outcome.violations:
+                is_clean = False
+                say(f"  replay: {replay_command(name, seed, options)}")
     return 0 if is_clean else 1
+
+
+def replay_command(name: str, seed: int, options: argparse.Namespace) -> str:
+    command = f"python -m moldau.sim --workload {name} --seed {seed}"
+    if options.seconds:
+        command += f" --seconds {options.seconds:g}"
+    if options.plant:
+        command += f" --plant {options.plant}"
+    return command
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:

@@ -84,7 +84,6 @@ class Nemesis:
         self._stage = stage
         self._world = world
         self._model = stage.model
-        self._clients = stage.client_names
         self._mixture = mixture
         self._counts = stage.counts
         self._random = world.random.fork("nemesis")
@@ -214,7 +213,8 @@ class Nemesis:
         self._world.loop.in_world(self._random.between(*CUT_S), lambda: net.heal(one, other))
 
     def _client(self) -> str:
-        return self._clients[self._random.randrange(len(self._clients))]
+        names = self._stage.client_names
+        return names[self._random.randrange(len(names))]
 
     # The disk and the clock
 

@@ -24,6 +24,7 @@ from moldau.store.port import SessionEnded, Store, Unknown
 
 POLL_S = 0.005
 STOP_PATIENCE_S = 30.0
+EXIT_S = 0.01
 SETTINGS = {
     "node.id": "1",
     "listeners": f"PLAINTEXT://:{PORT}",
@@ -109,6 +110,16 @@ class BrokerNode:
             self._world.trace.record(self.name, "start failed", type(reason).__name__)
             self.has_failed = True
             self._count("failed starts")
+            return
+        if self._open_store is not None:
+            await broker.wait_failed()
+            self._check_failure(broker)
+            self._world.loop.in_world(EXIT_S, self._exit, broker)
+
+    def _exit(self, broker: Broker) -> None:
+        """A broker that has stopped ends its process, and so gives up what others wait for."""
+        if self.broker is broker and self.host.alive:
+            self.kill()
 
     def _on_opened(self) -> None:
         assert self.broker is not None
@@ -161,9 +172,9 @@ class BrokerNode:
             return
         self.is_stopping = True
         stopping = self.host.runtime.tasks.spawn(broker.stop(), name="stop")
-        if not await self._until(lambda: stopping.done() or not self.host.alive):
-            if self._open_store is None:  # in a cluster it may wait for others, in vain
-                self._model.fail(None, "a clean stop to end", f"it takes more than {STOP_PATIENCE_S} s")
+        is_over = await self._until(lambda: stopping.done() or not self.host.alive)
+        if not is_over and self._open_store is None:  # in a cluster it may wait for others, in vain
+            self._model.fail(None, "a clean stop to end", f"it takes more than {STOP_PATIENCE_S} s")
         if self.host.alive:
             self._count("clean stops")
             if self.is_doubtful:
@@ -180,12 +191,15 @@ class BrokerNode:
 
     def check(self) -> None:
         """The broker never gives up by itself while it has a disk, and never waits for the disk on its loop."""
-        failure = None if self.broker is None else self.broker.failure
-        if failure is not None and not isinstance(failure, AllFoldersFailed):
-            self._model.fail(None, "no broken invariant", repr(failure))
+        if self.broker is not None:
+            self._check_failure(self.broker)
         for disk in self._disks:
             if disk.stalls:
                 self._model.fail(None, "no wait for the disk on the loop", str(disk.stalls))
+
+    def _check_failure(self, broker: Broker) -> None:
+        if broker.failure is not None and not isinstance(broker.failure, AllFoldersFailed):
+            self._model.fail(None, f"no broken invariant on {self.name}", repr(broker.failure))
 
     def _count(self, what: str) -> None:
         self._counts[what] = self._counts.get(what, 0) + 1

@@ -1,11 +1,11 @@
-"""`Cluster`: a Moldau broker in the caller's process, for tests.
+"""`Cluster`: Moldau in the caller's process, for tests: one broker, or several that can fail.
 
-It listens on a free port of 127.0.0.1, keeps its data in a temporary folder, and serves any Kafka client: ready when
-`start` (or the `with`) returns, and gone after `stop` at the end: no thread, no socket, no folder is left. Topics are
-created when a client first uses them, as Kafka does by default, or with `topics=` and `create_topic`.
+The brokers listen on free ports of 127.0.0.1, keep their data in a temporary folder, and serve any Kafka client: ready
+when `start` (or the `with`) returns, and gone after `stop` at the end: no thread, no socket, no folder is left. Topics
+are created when a client first uses them, as Kafka does by default, or with `topics=` and `create_topic`.
 
-`restart` is a clean stop and start on the same port with the same data. A crash cannot be shown honestly within one
-process; for that, run `moldau up` and kill it.
+`restart` is a clean stop and start on the same ports with the same data. Of several brokers (ids 1, 2, ...) each can be
+stopped, killed, paused and started alone, and cut off from others; `member` says how far that is from the real thing.
 
 A process forked off while it runs may use it as any client does; it belongs to the process that started it, and a
 stop or an exit in another one leaves it alone.
@@ -20,64 +20,114 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeVar
 
 from moldau.base.errors import ErrorCode
 from moldau.broker.node import Broker
-from moldau.config.broker import BrokerConfig
+from moldau.controller.controller import Controller
 from moldau.controller.topics import NewTopic, TopicReference
+from moldau.runtime.ports import Runtime
+from moldau.runtime.real.free_ports import FreePorts
 from moldau.store.memory import MemoryStore, Tree
-from moldau.testing.loop_thread import LoopThread
+from moldau.testing.failures import Failures
+from moldau.testing.links import Links
+from moldau.testing.member import HOST, TIMEOUT_S, Member, OwnStore
 
-HOST = "127.0.0.1"
-TIMEOUT_S = 30.0
 Config = Mapping[str, Any]
+T = TypeVar("T")
+
+BROKERS_MAX = 20
+REPLICAS_WANTED = 3
+STORE_FILE = "cluster.sqlite"
+SESSION_TIMEOUT_S = 3.0
+"""How long a paused broker is waited for; one that is killed is missed at once."""
 
 _running: weakref.WeakSet[Cluster] = weakref.WeakSet()
 
 
-DEFAULTS = {
-    "node.id": "1",
-    "listeners": f"PLAINTEXT://{HOST}:0",
-    "log.retention.ms": "-1",  # tests write messages of years ago, and expect to find them
-    "group.initial.rebalance.delay.ms": "0",  # nobody else will join: no test should wait for them
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-    "offsets.topic.num.partitions": "5",  # made when a group is first used; Kafka's 50 take longer
-}
+def defaults(brokers: int) -> dict[str, str]:
+    copies, in_sync = str(min(REPLICAS_WANTED, brokers)), "2" if brokers >= REPLICAS_WANTED else "1"
+    return {
+        "listeners": f"PLAINTEXT://{HOST}:0",
+        "log.retention.ms": "-1",  # tests write messages of years ago, and expect to find them
+        "group.initial.rebalance.delay.ms": "0",  # nobody else will join: no test should wait for them
+        "default.replication.factor": copies,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": copies,
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": in_sync,
+        "offsets.topic.num.partitions": "5",  # made when a group is first used; Kafka's 50 take longer
+        "replica.lag.time.max.ms": "3000",  # a test that cuts brokers off should not wait for Kafka's 30 s
+    }
 
 
-class Cluster:
-    """One broker. `config` has Kafka's broker keys; `topics` maps names of topics to their numbers of partitions."""
+class Cluster(Failures):
+    """So many brokers, with the ids 1, 2, ... `config` has Kafka's broker keys; `topics` maps names of topics to their
+    numbers of partitions. Topics have three replicas where there are so many brokers.
+    """
 
-    def __init__(self, *, topics: Mapping[str, int] | None = None, config: Config | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        brokers: int = 1,
+        topics: Mapping[str, int] | None = None,
+        config: Config | None = None,
+    ) -> None:
+        if not 1 <= brokers <= BROKERS_MAX:
+            raise ValueError(f"a cluster has 1 to {BROKERS_MAX} brokers, not {brokers}")
         self._topics = dict(topics or {})
-        self._settings = DEFAULTS | texts(config or {})
+        self._settings = defaults(brokers) | texts(config or {})
         for key in ("log.dir", "log.dirs", "moldau.store"):
             if key in self._settings:
                 raise ValueError(f"{key} is the cluster's own: its data are in a temporary folder")
+        if brokers > 1 and not {"node.id", "broker.id", "listeners"}.isdisjoint(config or {}):
+            raise ValueError("node.id and listeners are the cluster's own where it has several brokers")
         self._lock = threading.RLock()
-        self._thread: LoopThread | None = None
-        self._broker: Broker | None = None
         self._folder: str | None = None
         self._process_id = 0  # of the process that started it
-        self._tree = Tree()  # what the cluster knows; it outlives a restart
+        self._tree = Tree()  # what one broker knows; it outlives a restart
+        self._ports = FreePorts(HOST)
+        self._links = Links()
+        self._members = {
+            number: Member(number, self._settings_of(number, brokers), self._open_store, self._links)
+            for number in range(1, brokers + 1)
+        }
 
-    # ---- life -------------------------------------------------------------------------------------------------
+    def _settings_of(self, number: int, brokers: int) -> dict[str, str]:
+        settings = {"node.id": str(number)} | self._settings
+        if brokers > 1:  # one alone takes a port when it starts
+            settings["listeners"] = f"PLAINTEXT://{HOST}:{self._ports.take()}"
+        return settings
 
-    def start(self) -> None:
-        """Serve clients; with the data of before where `stop(keep_data=True)` kept them."""
+    async def _open_store(self, runtime: Runtime, number: int) -> OwnStore:
+        if len(self._members) == 1:
+            return MemoryStore(self._tree)
+        from moldau.store.sqlite import SqliteStore
+
+        assert self._folder is not None
+        path = os.path.join(self._folder, STORE_FILE)
+        return await SqliteStore.open(runtime.tasks, path, session_timeout_s=SESSION_TIMEOUT_S)
+
+    # Life
+
+    def start(self, broker: int | None = None) -> None:
+        """Serve clients; with the data of before where `stop(keep_data=True)` kept them. With an id: start a broker
+        that was stopped or killed, on its port and with its data.
+        """
         with self._lock:
-            if self._broker is not None:
+            if broker is not None:
+                self._start_members([self._member(broker)])
+                return
+            if any(member.broker is not None for member in self._members.values()):
                 raise RuntimeError("the cluster is running already")
             self._process_id = os.getpid()
             fresh = self._folder is None
             if self._folder is None:
                 self._folder = tempfile.mkdtemp(prefix="moldau-test-")
+            self._ports.let_servers_have_them()
             try:
-                self._start_broker(self._folder)
+                self._start_members(list(self._members.values()))
                 if fresh:
                     for name, partitions in self._topics.items():
                         self.create_topic(name, partitions)
@@ -86,43 +136,58 @@ class Cluster:
                 raise
             _running.add(self)
 
-    def _start_broker(self, folder: str) -> None:
-        config = BrokerConfig.parse(self._settings | {"log.dirs": os.path.join(folder, "broker-1")})
-        self._thread = thread = LoopThread("moldau-cluster")
+    def _start_members(self, members: list[Member]) -> None:
+        if self._folder is None:
+            raise RuntimeError("the cluster is not running: call start() first")
+        folder = self._folder
+        begun = [(member, member.begin_start(folder)) for member in members]
+        try:
+            for _, future in begun:
+                future.result(TIMEOUT_S)
+        except BaseException:
+            for member, _ in begun:
+                member.kill()
+            raise
+        if len(self._members) > 1:
+            self._wait_until(self._is_acquainted, "the brokers to know each other")
 
-        async def start() -> Broker:
-            broker = Broker(config, thread.runtime, MemoryStore(self._tree))
-            await broker.start()
-            return broker
-
-        self._broker = thread.call(start, timeout_s=TIMEOUT_S)
-        # A restart must be found where clients look for it.
-        addresses = {name: listener.address for name, listener in self._broker.listeners.items()}
-        self._settings["listeners"] = ",".join(
-            f"{name}://{bracketed(host)}:{port}" for name, (host, port) in addresses.items()
-        )
-
-    def stop(self, *, keep_data: bool = False) -> None:
-        """End cleanly. Without `keep_data` the data folder is removed; a second stop does nothing."""
+    def stop(self, broker: int | None = None, *, keep_data: bool = False) -> None:
+        """End cleanly. Without `keep_data` the data folder is removed; a second stop does nothing. With an id: stop
+        one broker, whose data stay; others lead what it has led when this returns.
+        """
         if self.is_foreign:
             return
         with self._lock:
+            if broker is not None:
+                self._member(broker).stop()
+                return
             _running.discard(self)
             try:
-                if self._broker is not None and self._thread is not None:
-                    self._thread.call(self._broker.stop, timeout_s=TIMEOUT_S)
+                self._stop_members(cleanly=keep_data or len(self._members) == 1)
             finally:
-                self._broker = None
-                if self._thread is not None:
-                    self._thread.close()
-                    self._thread = None
-                if not keep_data and self._folder is not None:
-                    shutil.rmtree(self._folder, ignore_errors=True)
-                    self._folder = None
-                    self._tree = Tree()
+                self._links.heal()
+                if not keep_data:
+                    self._remove_data()
+
+    def _stop_members(self, *, cleanly: bool) -> None:
+        """All of them, whatever happens with one. What will be thrown away need not be closed."""
+        failure: BaseException | None = None
+        for member in self._members.values():
+            try:
+                member.stop() if cleanly else member.kill()
+            except BaseException as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def _remove_data(self) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+            self._tree = Tree()
 
     def restart(self) -> None:
-        """A clean stop and start: the same address, the same data; connections break in between."""
+        """A clean stop and start: the same addresses, the same data; connections break in between."""
         with self._lock:
             self.stop(keep_data=True)
             self.start()
@@ -146,48 +211,67 @@ class Cluster:
         """Whether another process started it, and this one was forked off later: its broker does not run here."""
         return self._process_id not in (0, os.getpid())
 
-    # ---- use --------------------------------------------------------------------------------------------------
+    # Use
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients start from: `127.0.0.1:PORT`."""
-        return self._running_broker.bootstrap_servers
+        """Where clients start from: `127.0.0.1:PORT`, with commas between several; also of brokers that are down."""
+        self._any_broker()
+        return ",".join(member.address for member in self._members.values())
 
-    def create_topic(self, name: str, partitions: int = 1, config: Config | None = None) -> None:
+    def create_topic(
+        self, name: str, partitions: int = 1, config: Config | None = None, *, replicas: int | None = None
+    ) -> None:
         """Create a topic, ready to be used when this returns. ValueError with the broker's reason where it refuses."""
-        topic = NewTopic(name, partitions, 1, configs=tuple(texts(config or {}).items()))
-        broker = self._running_broker
-        (outcome,) = self._call(lambda: broker.controller.create_topics([topic]))
+        copies = min(REPLICAS_WANTED, len(self._members)) if replicas is None else replicas
+        topic = NewTopic(name, partitions, copies, configs=tuple(texts(config or {}).items()))
+        (outcome,) = self._ask_controller(lambda controller: controller.create_topics([topic]))
         if outcome.error != ErrorCode.none:
             raise ValueError(f"topic {name!r}: {outcome.message or outcome.error.name}")
+        if len(self._members) > 1:
+            self._wait_until(lambda: self._is_served(name), f"topic {name!r} to be served")
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic with its messages. KeyError where there is none of that name."""
-        broker = self._running_broker
-        (outcome,) = self._call(lambda: broker.controller.delete_topics([TopicReference(name=name)]))
+        (outcome,) = self._ask_controller(
+            lambda controller: controller.delete_topics([TopicReference(name=name)])
+        )
         if outcome.error == ErrorCode.unknown_topic_or_partition:
             raise KeyError(name)
         if outcome.error != ErrorCode.none:
             raise ValueError(f"topic {name!r}: {outcome.message or outcome.error.name}")
+        self._wait_until(
+            lambda: all(name not in broker.image.topics for broker in self._running_brokers()),
+            f"topic {name!r} to be gone",
+        )
 
     @property
     def topics(self) -> list[str]:
         """The names of the topics that are there, without the cluster's own."""
-        topics = self._running_broker.image.topics.values()
+        topics = list(self._image().topics.values())
         return sorted(topic.name for topic in topics if not topic.is_internal)
 
-    @property
-    def _running_broker(self) -> Broker:
-        if self._broker is None:
-            raise RuntimeError("the cluster is not running: use `with Cluster() as cluster:` or call start()")
-        return self._broker
+    # The brokers
 
-    def _call(self, work: Any) -> Any:
-        if self._thread is None:
-            raise RuntimeError("the cluster is not running")
+    def _member(self, broker: int) -> Member:
+        try:
+            return self._members[broker]
+        except KeyError:
+            raise ValueError(f"there is no broker {broker}: there are 1 to {len(self._members)}") from None
+
+    def _any_broker(self) -> Broker:
+        brokers = self._running_brokers()
+        if not brokers:
+            raise RuntimeError("the cluster is not running: use `with Cluster() as cluster:` or call start()")
+        return brokers[0]
+
+    def _ask_controller(self, work: Callable[[Controller], Coroutine[Any, Any, T]]) -> T:
+        """Have the broker that is the controller do something; it is waited for where there is none now."""
+        self._any_broker()
         if self.is_foreign:
             raise RuntimeError("the cluster runs in another process, which started it: ask for this there")
-        return self._thread.call(work, timeout_s=TIMEOUT_S)
+        member, controller = self._wait_for(self._active_controller, "a controller")
+        return member.thread.call(lambda: work(controller), timeout_s=TIMEOUT_S)
 
 
 def texts(config: Config) -> dict[str, str]:
@@ -195,10 +279,6 @@ def texts(config: Config) -> dict[str, str]:
     return {
         key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in config.items()
     }
-
-
-def bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 @atexit.register

@@ -22,6 +22,8 @@ class LoopThread:
     def __init__(self, name: str) -> None:
         self._loop = new_event_loop()
         self._runtime: Future[Runtime] = Future()
+        self._wake: threading.Event | None = None
+        self._last_words: Callable[[], object] | None = None
         # A daemon: a test run that forgets to close it can still end.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -41,18 +43,49 @@ class LoopThread:
         for task in self.runtime.tasks.cancel_all():
             await asyncio.wait((task,))
 
-    def call(self, work: Callable[[], Coroutine[Any, Any, T]], *, timeout_s: float) -> T:
-        """Run a coroutine there, and wait for its result."""
+    def begin(self, work: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
+        """Run a coroutine there."""
         if threading.current_thread() is self._thread:
             raise RuntimeError("this would wait for itself: call it from another thread")
-        future = asyncio.run_coroutine_threadsafe(work(), self._loop)
+        return asyncio.run_coroutine_threadsafe(work(), self._loop)
+
+    def call(self, work: Callable[[], Coroutine[Any, Any, T]], *, timeout_s: float) -> T:
+        """Run a coroutine there, and wait for its result."""
+        future = self.begin(work)
         try:
             return future.result(timeout_s)
         except TimeoutError:
             future.cancel()
             raise
 
+    @property
+    def is_paused(self) -> bool:
+        return self._wake is not None
+
+    def pause(self) -> None:
+        """Nothing runs there until `resume`, as in a process that was stopped (SIGSTOP)."""
+        if self._wake is None:
+            wake, asleep = threading.Event(), threading.Event()
+            self._wake = wake
+            self._loop.call_soon_threadsafe(self._sleep, asleep, wake)
+            asleep.wait()
+
+    def _sleep(self, asleep: threading.Event, wake: threading.Event) -> None:
+        asleep.set()
+        wake.wait()
+        last_words, self._last_words = self._last_words, None
+        if last_words is not None:
+            last_words()
+
+    def resume(self, first: Callable[[], object] | None = None) -> None:
+        """Go on; `first` runs before anything that has been waiting."""
+        wake, self._wake = self._wake, None
+        if wake is not None:
+            self._last_words = first
+            wake.set()
+
     def close(self) -> None:
+        self.resume()
         self.call(self._cancel_tasks, timeout_s=CLOSE_TIMEOUT_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

@@ -5,15 +5,19 @@
 - `moldau_topic`: the name of a fresh topic for each test, with one partition, or as `@pytest.mark.moldau_topic(
   partitions=3, config={"cleanup.policy": "compact"})` says.
 - `moldau_config` (session): broker settings; a project overrides it in its conftest.py.
+- `moldau_brokers` (session): how many brokers the cluster has, 1; overridden in the same way.
+- `moldau_cluster_of`: starts a cluster of so many brokers for one test, to be killed and cut at will:
+  `cluster = moldau_cluster_of(3, topics={"orders": 1})`.
 
 pytest imports this module in every run, so it imports nothing of Moldau before a fixture is used.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -39,12 +43,31 @@ def moldau_config() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def moldau_cluster(moldau_config: dict[str, Any]) -> Iterator[Cluster]:
+def moldau_brokers() -> int:
+    """How many brokers the session's cluster has; override this fixture to change it."""
+    return 1
+
+
+@pytest.fixture(scope="session")
+def moldau_cluster(moldau_brokers: int, moldau_config: dict[str, Any]) -> Iterator[Cluster]:
     """A running cluster, shared by the tests of the session."""
     from moldau.testing.cluster import Cluster
 
-    with Cluster(config=moldau_config) as cluster:
+    with Cluster(brokers=moldau_brokers, config=moldau_config) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def moldau_cluster_of() -> Iterator[Callable[..., Cluster]]:
+    """Starts a cluster for this test: `moldau_cluster_of(3)`, with the options of `Cluster` behind the number."""
+    from moldau.testing.cluster import Cluster
+
+    with contextlib.ExitStack() as running:
+
+        def start(brokers: int = 3, **options: Any) -> Cluster:
+            return running.enter_context(Cluster(brokers=brokers, **options))
+
+        yield start
 
 
 @pytest.fixture(scope="session")

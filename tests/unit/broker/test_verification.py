@@ -34,7 +34,10 @@ class Broker:
         }
         self.clock = SimpleNamespace(monotonic=lambda: self.now_s)
         self.tasks = SimpleNamespace(sleep=self.sleep)
-        self.coordinators = SimpleNamespace(transactions=SimpleNamespace(write=self.write))
+        self.node_id = 1
+        self.coordinators = SimpleNamespace(
+            transactions=SimpleNamespace(write=self.write), leader_of=lambda _topic, _key: self.node_id
+        )
 
     async def sleep(self, seconds: float) -> None:
         self.now_s += seconds

@@ -138,7 +138,7 @@ def test_the_help_documents_every_exit_code(capsys: pytest.CaptureFixture[str]) 
         (["up", "--set", "num.partitions=many"], "num.partitions"),
         (["up", "--set", "log.dirs=/x"], "`moldau up` sets log.dirs itself."),
         (["up", "--port", "1", "--set", "listeners=PLAINTEXT://:2"], "exclude each other"),
-        (["up", "--store", "zookeeper:localhost", "--data", ":temp:"], "names no cluster store"),
+        (["up", "--store", "zookeper:localhost", "--data", ":temp:"], "is neither sqlite:PATH nor"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -10,8 +10,9 @@ import pytest
 
 from moldau.cli.errors import CliError, Exit
 from moldau.cli.restarts import PAUSE_S_MAX, STEADY_S, Restarts
-from moldau.cli.up_plan import FreePorts, configs_of, new_brokers, number_of_brokers, settings_for
+from moldau.cli.up_plan import configs_of, new_brokers, number_of_brokers, settings_for
 from moldau.config.broker import BrokerConfig
+from moldau.runtime.real.free_ports import FreePorts
 
 
 def base(**settings: str) -> BrokerConfig:
@@ -64,7 +65,7 @@ def test_ports_that_are_not_given_are_free_ones_and_none_is_beyond_the_last() ->
 def test_a_free_port_is_a_brokers_to_take_and_nobody_elses() -> None:
     ports = FreePorts()
     taken = [ports.take() for _ in range(3)]
-    ports.let_brokers_have_them()
+    ports.let_servers_have_them()
     try:
         assert len(set(taken)) == 3
         for port in taken:

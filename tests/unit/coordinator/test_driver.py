@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moldau.base.errors import ErrorCode
+from moldau.base.limits import COORDINATOR_NOTES_HELD_MAX
 from moldau.coordinator.driver import RECORDS_PER_TURN, State
 from moldau.coordinator.journal import Entry
 from moldau.coordinator.shard import Decision, Producer
@@ -209,6 +210,14 @@ def test_an_event_of_the_cluster_waits_for_the_load(world: World) -> None:
     bench.driver.note(lambda shard, _: Decision(records=[(name, None) for name in shard.values]))
 
     assert bench.load().get("a").response is None
+
+
+def test_events_are_kept_for_after_the_load_up_to_a_bound(world: World) -> None:
+    bench = Bench(stored(("a", "1")), world)
+    for number in range(COORDINATOR_NOTES_HELD_MAX + 10):
+        bench.driver.note(lambda _shard, _moment, number=number: Decision(records=[(str(number), "x")]))
+
+    assert len(bench.load().shard.values) == 1 + COORDINATOR_NOTES_HELD_MAX
 
 
 def test_a_log_that_cannot_be_read_is_loaded_again_from_nothing(world: World) -> None:

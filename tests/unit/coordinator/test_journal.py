@@ -157,3 +157,17 @@ def test_a_batch_that_is_too_large_is_refused(world: World) -> None:
 
     assert refused.value.code is ErrorCode.unknown_server_error
     assert journal.append([(b"a", bytes(journal.batch_bytes_max - 32))], 5) == 1
+
+
+def test_what_another_leader_commits_at_the_same_offsets_is_not_committed_here(world: World) -> None:
+    """Between the loss of leadership and the news of it a follower may move the high watermark on."""
+    stage = Stage(world)
+    stage.partition.change(LED._replace(replicas=(1, 2), isr=(1, 2), partition_epoch=2))
+    journal = stage.journal()
+    journal.append([(b"a", b"1")], 5)
+    assert journal.committed_offset == 0
+
+    stage.partition.change(LED._replace(leader=2, leader_epoch=4, replicas=(1, 2), isr=(1, 2)))
+    stage.partition.follow(1)
+    assert stage.partition.high_watermark == 1
+    assert journal.committed_offset == 0

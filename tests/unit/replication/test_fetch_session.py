@@ -146,7 +146,7 @@ def test_an_incremental_answer_mentions_only_what_is_new() -> None:
     (partition,) = context.partitions
     assert partition.has_news(0, False, high_watermark=0, log_start_offset=0)
     assert not partition.has_news(0, False, high_watermark=0, log_start_offset=0)
-    assert partition.has_news(0, False, high_watermark=0, log_start_offset=0, diverges=True)
+    assert partition.has_news(0, False, high_watermark=0, log_start_offset=0, is_sent_away=True)
     assert partition.has_news(0, False, high_watermark=0, log_start_offset=0)  # mentioned again afterwards
     assert partition.has_news(0, True, high_watermark=0, log_start_offset=0)
     assert partition.has_news(0, False, high_watermark=3, log_start_offset=0)

@@ -19,13 +19,38 @@ def plain_project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) ->
     pytester.makeini("[pytest]\naddopts = --strict-markers\n")
 
 
-def test_the_example_of_the_readme_passes(pytester: pytest.Pytester) -> None:
-    (example,) = (
+def test_the_examples_of_the_readme_pass(pytester: pytest.Pytester) -> None:
+    examples = [
         block
         for block in re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
         if "def test_" in block
+    ]
+    assert len(examples) == 2
+    for number, example in enumerate(examples):
+        pytester.makepyfile(**{f"test_example_{number}": example})
+    pytester.runpytest_subprocess("-q").assert_outcomes(passed=2)
+
+
+def test_clusters_of_several_brokers_are_for_one_test_or_for_all(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        """
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def moldau_brokers():
+            return 2
+        """
     )
-    pytester.makepyfile(test_orders=example)
+    pytester.makepyfile(
+        """
+        def test_one(moldau_cluster_of, moldau_cluster, moldau_topic):
+            cluster = moldau_cluster_of(2, topics={"orders": 1})
+            assert cluster.brokers == moldau_cluster.brokers == [1, 2]
+            assert moldau_cluster.in_sync(moldau_topic) == [1, 2]
+            cluster.kill(1)
+            assert cluster.wait_for_leader("orders") == 2
+        """
+    )
     pytester.runpytest_subprocess("-q").assert_outcomes(passed=1)
 
 

@@ -12,6 +12,7 @@ from moldau.base.ids import TopicPartition
 from moldau.base.internal_topics import CONSUMER_OFFSETS
 from moldau.broker.answers.transactions import AddOffsetsToTxnResponse
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
+from moldau.broker.verification import add_here
 from moldau.coordinator.transaction.messages import Add
 
 API_KEY = 25
@@ -37,7 +38,5 @@ async def _add(broker: CoordinatorBroker, request: Request) -> ErrorCode:
         return ErrorCode.coordinator_not_available
     place = TopicPartition(CONSUMER_OFFSETS, index)
     add = Add(request.transactional_id, request.producer_id, request.producer_epoch, (place,))
-    error: ErrorCode = await broker.coordinators.transactions.write(
-        add.transactional_id, lambda shard, moment, reply: shard.add(add, reply, moment), lambda error: error
-    )
+    error: ErrorCode = await add_here(broker.coordinators.transactions, add)
     return error

@@ -25,6 +25,8 @@ from moldau.broker.answers.transactions import (
     AddPartitionsToTxnTopicResult,
 )
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
+from moldau.broker.verification import add_here, verify_here
+from moldau.coordinator.reply import Reply
 from moldau.coordinator.transaction.messages import Add
 from moldau.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
 
@@ -48,9 +50,11 @@ class Wanted(NamedTuple):
 async def handle(
     broker: CoordinatorBroker, context: RequestContext, request: Request
 ) -> AddPartitionsToTxnResponse:
+    asked = _wanted(context.version, request)
+    begun = [_begin(broker, context.version, wanted) for wanted in asked]  # all are written, then waited for
     results = [
-        AddPartitionsToTxnResult(wanted.add.transactional_id, await _results(broker, context.version, wanted))
-        for wanted in _wanted(context.version, request)
+        AddPartitionsToTxnResult(wanted.add.transactional_id, await reply)
+        for wanted, reply in zip(asked, begun, strict=True)
     ]
     return AddPartitionsToTxnResponse(tuple(results), results[0].topic_results if results else ())
 
@@ -82,30 +86,36 @@ def _want(
     return Wanted(Add(*producer, tuple(dict.fromkeys(places)), version), verify_only, asked)
 
 
-async def _results(broker: CoordinatorBroker, version: int, wanted: Wanted) -> Results:
+def _begin(broker: CoordinatorBroker, version: int, wanted: Wanted) -> Reply:
+    """Ask the coordinator; the reply is the results of one transaction."""
     add = wanted.add
     refused = {place: error for place in add.partitions if (error := _refusal(broker, version, place))}
     if refused:
         not_attempted = ErrorCode.operation_not_attempted
-        return _by_topic({place: refused.get(place, not_attempted) for place in add.partitions})
-    transactions = broker.coordinators.transactions
-    if wanted.verify_only and add.transactional_id:
-        outcomes: Outcomes = await transactions.read(
-            add.transactional_id,
-            lambda shard, _moment: shard.verify(add),
-            lambda error: dict.fromkeys(add.partitions, error),
-        )
-        return _by_topic(outcomes)
-    error = ErrorCode.invalid_request
-    if add.transactional_id:
-        error = await transactions.write(
-            add.transactional_id,
-            lambda shard, moment, reply: shard.add(add, reply, moment),
-            lambda error: error,
-        )
-    if error is ErrorCode.producer_fenced and version < FENCED_SINCE_VERSION:
-        error = ErrorCode.invalid_producer_epoch
+        return _known(_by_topic({place: refused.get(place, not_attempted) for place in add.partitions}))
+    if not add.transactional_id:
+        return _known(_all(wanted, ErrorCode.invalid_request))
+    if wanted.verify_only:
+        return verify_here(broker.coordinators.transactions, add).map(_by_topic)
+    return add_here(broker.coordinators.transactions, add).map(
+        lambda error: _all(wanted, _as_known(version, error))
+    )
+
+
+def _known(results: Results) -> Reply:
+    reply = Reply(lambda error: error)
+    reply.answer(results)
+    return reply
+
+
+def _all(wanted: Wanted, error: ErrorCode) -> Results:
     return tuple(_result(topic, ((index, error) for index in indexes)) for topic, indexes in wanted.topics)
+
+
+def _as_known(version: int, error: ErrorCode) -> ErrorCode:
+    if error is ErrorCode.producer_fenced and version < FENCED_SINCE_VERSION:
+        return ErrorCode.invalid_producer_epoch
+    return error
 
 
 def _refusal(broker: CoordinatorBroker, version: int, place: TopicPartition) -> ErrorCode:

@@ -20,6 +20,7 @@ async def handle(
     controller = broker.active_controller
     if controller is None:
         return BrokerHeartbeatResponse(ErrorCode.not_controller)
+    broker.office.note_seen(request.broker_id)
     try:
         beat = await controller.heartbeat(
             request.broker_id,

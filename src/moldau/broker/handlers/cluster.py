@@ -71,6 +71,7 @@ async def _feed(broker: ControllerBroker, value: dict[str, Any]) -> bytes:
     if controller is None:
         return pack_answer({"error": int(ErrorCode.not_controller)})
     position = Position(*(int(part) for part in value["position"]))
+    broker.office.note_seen(int(value["broker"]))
     controller.applied(int(value["broker"]), position)
     deltas = controller.deltas.since(position)
     if deltas is not None and not deltas:

@@ -8,6 +8,13 @@ they are brought in by a thread, and the fetch is tried again; the loop never wa
 Followers fetch as readers do (R2), but up to the end of the log instead of the high watermark, and with each fetch they
 tell how far they are (`Partition.follower_fetched`).
 
+Consumers may fetch from a follower as well, up to the high watermark that it knows of. A leader with
+`replica.selector.class` sends those that name their rack to a follower there (KIP-392).
+
+- v11: KIP-392, the consumer's rack, the preferred read replica; before, only the leader serves consumers.
+- v12: KIP-595, where histories part. v13: KIP-516, topics by id. v15: KIP-903, the follower's broker epoch.
+- v16: KIP-951, the current leader with errors.
+
 Limits as Kafka's: at least one whole batch, however large, from the first partition that has one, else what fits.
 """
 
@@ -15,11 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.limits import COLD_READ_RETRIES_MAX, INLINE_FETCH_BYTES_MAX
 from moldau.broker.connection import Answer, Connection, Slot
+from moldau.broker.leader_hints import current_leader, endpoints_of
 from moldau.log.reader import Slice
 from moldau.replication.fetch_session import (
     NO_REPLICA,
@@ -31,16 +39,20 @@ from moldau.replication.fetch_session import (
 from moldau.replication.follower_session import HIGH_WATERMARK_DELAY_S, FollowerSession
 from moldau.replication.long_polls import LongPoll
 from moldau.replication.partition import NO_EPOCH, Partition
+from moldau.replication.replica_selector import nearest_replica
 from moldau.wire.codec import decode_request
 from moldau.wire.fetch import LEADER_HINTS_FROM, Fetched, FetchedTopic, Records, pack_fetch_response
+from moldau.wire.primitives import NodeEndpoint
 
 API_KEY = 1
 VERSIONS = (4, 18)
 
 READ_COMMITTED = 1
+FOLLOWERS_SERVE_SINCE_VERSION = 11
 UNKNOWN_OFFSET = -1
 TELLS_THE_LEADER = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)  # KIP-951
-RECORDS = -1  # where a partition's answer has its records
+LEADER: Final = 8  # where a partition's answer has its current leader
+RECORDS: Final = 9  # and its records
 
 Aborted = Sequence[tuple[int, int]] | None
 """The aborted transactions of a partition's records; None for a reader that takes them too."""
@@ -55,7 +67,7 @@ def serve(
     context = broker.fetch_sessions.open(
         request, version, now_s, NO_REPLICA if replica is None else replica.id
     )
-    fetch = Fetch(broker, request, version, correlation_id, context, replica)
+    fetch = Fetch(broker, connection, request, version, correlation_id, context, replica)
     if context.error:
         return fetch.refuse(context.error)
     wait_s = request.max_wait.total_seconds()
@@ -77,16 +89,19 @@ class Fetch:
     __slots__ = (
         "_broker",
         "_cold",
+        "_connection",
         "_context",
         "_correlation_id",
         "_follower",
         "_has_diverged",
         "_has_error",
+        "_has_preferred",
         "_is_committed_only",
         "_is_noted",
         "_max_bytes",
         "_min_bytes",
         "_partitions",
+        "_rack",
         "_reads",
         "_replica",
         "_total_bytes",
@@ -98,6 +113,7 @@ class Fetch:
     def __init__(
         self,
         broker: Any,
+        connection: Connection,
         request: Any,
         version: int,
         correlation_id: int,
@@ -105,6 +121,7 @@ class Fetch:
         replica: Replica | None = None,
     ) -> None:
         self._broker = broker
+        self._connection = connection
         self._version = version
         self._correlation_id = correlation_id
         self._context = context
@@ -116,12 +133,16 @@ class Fetch:
         if replica is not None:
             kept = context.session.follower if context.session is not None else None
             self._follower = kept or FollowerSession(replica.id, broker.long_polls, broker.clock.monotonic())
+        self._rack: str = ""
+        """The consumer's, where it decides who serves it."""
+        if broker.selects_by_rack and self._replica is None and version >= FOLLOWERS_SERVE_SINCE_VERSION:
+            self._rack = request.rack_id
         self._is_noted = False  # whether the leaders know what this fetch tells of its follower
         self._reads: list[tuple[WantedPartition, Fetched]] = []
         self._partitions: list[Partition] = []  # that could be read
         self._wanted: list[WantedPartition] = []  # of each of them
         self._total_bytes = 0
-        self._has_error = self._has_diverged = False
+        self._has_error = self._has_diverged = self._has_preferred = False
         self._cold: tuple[Partition, int, int] | None = None
         self._unreadable: list[Partition] = []  # whose cold pages the disk did not give
 
@@ -133,19 +154,21 @@ class Fetch:
         self._partitions = partitions = []
         self._wanted = []
         self._total_bytes = 0
-        self._has_error = self._has_diverged = False
+        self._has_error = self._has_diverged = self._has_preferred = False
         inline_left = INLINE_FETCH_BYTES_MAX
         for wanted in self._to_read():
             try:
                 partition: Partition = self._broker.partition(wanted.topic, wanted.index)
             except KafkaError as error:
-                reads.append((wanted, _refused(wanted.index, error.code, aborted=())))
+                # As in Kafka, partitions that are not in the cluster do not end a wait; those led elsewhere do.
+                self._has_error |= error.code is ErrorCode.not_leader_or_follower
+                reads.append((wanted, self._refuse(wanted, error.code, aborted=())))
                 continue
             try:
                 answer = self._read_one(partition, wanted, inline_left)
             except KafkaError as error:
                 self._has_error = True
-                reads.append((wanted, self._refuse(partition, wanted.index, error.code)))
+                reads.append((wanted, self._refuse(wanted, error.code)))
                 continue
             except BlockingIOError:
                 if partition in self._unreadable:
@@ -176,15 +199,18 @@ class Fetch:
         return list(self._follower.due)
 
     def _read_one(self, partition: Partition, wanted: WantedPartition, inline_left: int) -> Fetched:
-        error = partition.check_readable(max(wanted.current_leader_epoch, NO_EPOCH))
-        if not error and self._replica is not None and not partition.is_followed_by(self._replica.id):
-            error = ErrorCode.not_leader_or_follower
+        error = self._check(partition, max(wanted.current_leader_epoch, NO_EPOCH))
         if error:
             raise KafkaError(error)
+        if self._rack and (replica := self._nearest(partition, wanted.fetch_offset)) is not None:
+            self._has_preferred = True
+            return self._answer(partition, wanted.index, b"", self._no_aborted, replica=replica)
         if wanted.last_fetched_epoch >= 0 and (diverging := _diverging(partition, wanted)) is not None:
             self._has_diverged = True
             return self._answer(partition, wanted.index, b"", self._no_aborted, diverging)
         limit = self._limit_of(partition)
+        if wanted.fetch_offset > limit and self._replica is None and not partition.knows_the_end:
+            raise KafkaError(ErrorCode.offset_not_available)  # an earlier leader has told of more
         max_bytes = min(wanted.max_bytes, self._max_bytes - self._total_bytes)
         try:
             part = partition.log.read(
@@ -206,6 +232,29 @@ class Fetch:
                 self._replica.id, self._replica.broker_epoch, wanted.fetch_offset, wanted.log_start_offset
             )
         return self._answer(partition, wanted.index, records, aborted)
+
+    def _check(self, partition: Partition, claimed_epoch: int) -> ErrorCode:
+        """Whether this broker may serve this reader now."""
+        if self._replica is not None:
+            error = partition.check_readable(claimed_epoch)
+            is_refused = not error and not partition.is_followed_by(self._replica.id)
+            return ErrorCode.not_leader_or_follower if is_refused else error
+        if self._version >= FOLLOWERS_SERVE_SINCE_VERSION and partition.is_followed_here:
+            return partition.check_held(claimed_epoch)
+        return partition.check_readable(claimed_epoch)
+
+    def _nearest(self, partition: Partition, fetch_offset: int) -> int | None:
+        """The follower in the consumer's rack that can serve it better than this leader."""
+        broker, leader = self._broker, partition.leader
+        if leader is None or leader.is_alone:
+            return None
+        brokers, listener = broker.image.brokers, self._connection.listener_name
+
+        def rack_of(node_id: int) -> str | None:
+            info = brokers.get(node_id)
+            return None if info is None or listener not in info.listeners else info.rack
+
+        return nearest_replica(leader, broker.node_id, self._rack, fetch_offset, rack_of)
 
     def _limit_of(self, partition: Partition) -> int:
         """Up to where this reader may see."""
@@ -232,22 +281,27 @@ class Fetch:
         records: Records,
         aborted: Aborted,
         diverging: tuple[int, int] | None = None,
+        replica: int = NO_REPLICA,
     ) -> Fetched:
         high_watermark, stable = partition.high_watermark, partition.last_stable_offset
         start = partition.log.log_start_offset
-        return index, 0, high_watermark, stable, start, aborted, NO_REPLICA, diverging, None, records
+        return index, 0, high_watermark, stable, start, aborted, replica, diverging, None, records
 
-    def _refuse(self, partition: Partition, index: int, error: ErrorCode) -> Fetched:
-        if error not in TELLS_THE_LEADER or self._version < LEADER_HINTS_FROM:
-            return _refused(index, error)
-        return _refused(index, error, leader=(partition.state.leader, partition.leader_epoch))
+    def _refuse(
+        self, wanted: WantedPartition, error: ErrorCode, *, aborted: tuple[()] | None = None
+    ) -> Fetched:
+        leader = None
+        if error in TELLS_THE_LEADER and self._version >= LEADER_HINTS_FROM:
+            leader = current_leader(self._broker, wanted.topic, wanted.index)
+        return _refused(wanted.index, error, aborted=aborted, leader=leader)
 
     def is_enough(self) -> bool:
-        """Whether there is nothing to wait for. As in Kafka, partitions that are not there do not end a wait."""
+        """Whether there is nothing to wait for."""
         return (
             self._total_bytes >= self._min_bytes
             or self._has_error
             or self._has_diverged
+            or self._has_preferred
             or not (self._partitions if self._follower is None else self._follower)
         )
 
@@ -360,7 +414,12 @@ class Fetch:
         if self._follower is not None:
             _note_answered(self._follower, self._reads)
         broker.metrics.fetched_bytes += self._total_bytes
-        pieces = pack_fetch_response(self._correlation_id, self._version, 0, 0, session_id, _by_topic(reads))
+        endpoints: Sequence[NodeEndpoint] = ()
+        if self._has_error:
+            endpoints = endpoints_of(broker, self._connection, (answer[LEADER] for _, answer in reads))
+        pieces = pack_fetch_response(
+            self._correlation_id, self._version, 0, 0, session_id, _by_topic(reads), endpoints
+        )
         first = pieces[0]
         return first if len(pieces) == 1 and isinstance(first, bytes) else pieces
 
@@ -372,9 +431,10 @@ def _note_answered(follower: FollowerSession, reads: list[tuple[WantedPartition,
 
 
 def _has_news(wanted: WantedPartition, answer: Fetched) -> bool:
-    _, error_code, high_watermark, _, log_start_offset, _, _, diverging, _, records = answer
+    _, error_code, high_watermark, _, log_start_offset, _, replica, diverging, _, records = answer
+    is_sent_away = diverging is not None or replica != NO_REPLICA
     return wanted.has_news(
-        error_code, bool(records), high_watermark, log_start_offset, diverges=diverging is not None
+        error_code, bool(records), high_watermark, log_start_offset, is_sent_away=is_sent_away
     )
 
 

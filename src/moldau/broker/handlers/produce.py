@@ -24,6 +24,7 @@ from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
 from moldau.base.invariant import InvariantBroken
 from moldau.broker.connection import Answer, Connection, Slot
+from moldau.broker.leader_hints import current_leader, endpoints_of
 from moldau.broker.verification import as_produce_error, verify
 from moldau.coordinator.transaction.messages import Add
 from moldau.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
@@ -41,6 +42,7 @@ from moldau.records.validate import (
 from moldau.replication.partition import Partition
 from moldau.replication.turns import Turn
 from moldau.wire.produce import (
+    LEADER_HINTS_FROM,
     NULL_RECORDS,
     PartitionRecords,
     Produced,
@@ -132,12 +134,12 @@ def _append_lone(
         )
     except OSError:  # not to be tried again: the batch may have its offset, and its time of append, already
         refused = _refused(broker, index, ErrorCode.kafka_storage_error)
-        return pack_produce_response(correlation_id, version, [(topic, [refused])])
+        return _packed_refusals(broker, connection, correlation_id, version, [(topic, [refused])])
     if error:
         if error not in DECIDED_BY_THE_LOG:
             return _NOT_APPENDED
         refused = _refused(broker, index, error, message, log_start_offset)
-        return pack_produce_response(correlation_id, version, [(topic, [refused])])
+        return _packed_refusals(broker, connection, correlation_id, version, [(topic, [refused])])
     if not is_duplicate:
         metrics = broker.metrics
         metrics.produced_batches += 1
@@ -148,8 +150,8 @@ def _append_lone(
 
         def on_committed(error: ErrorCode) -> None:
             if error:
-                refused = _refused(broker, index, error)
-                slot.fill(pack_produce_response(correlation_id, version, [(topic, [refused])]))
+                refused = [(topic, [_refused(broker, index, error)])]
+                slot.fill(_packed_refusals(broker, connection, correlation_id, version, refused))
             else:
                 slot.fill(
                     pack_lone_produced(
@@ -169,6 +171,26 @@ def _refused(
 ) -> Produced:
     broker.metrics.produce_refused += 1
     return index, error, UNKNOWN, UNKNOWN, log_start_offset, (), message, None
+
+
+def _packed_refusals(
+    broker: Any, connection: Connection, correlation_id: int, version: int, answers: Answers
+) -> bytes:
+    """With the leaders of partitions that are led elsewhere (KIP-951)."""
+    leaders: dict[tuple[str | bytes, int], tuple[int, int]] = {}
+    if version >= LEADER_HINTS_FROM:
+        for topic, partitions in answers:
+            for produced in partitions:
+                if produced[1] == ErrorCode.not_leader_or_follower:
+                    leaders[topic, produced[0]] = current_leader(broker, topic, produced[0])
+    if not leaders:
+        return pack_produce_response(correlation_id, version, answers)
+    told: Answers = [
+        (topic, [(*produced[:7], leaders.get((topic, produced[0]))) for produced in partitions])
+        for topic, partitions in answers
+    ]
+    endpoints = endpoints_of(broker, connection, leaders.values())
+    return pack_produce_response(correlation_id, version, told, node_endpoints=endpoints)
 
 
 def _last_of_each(topics: list[TopicRecords]) -> list[TopicRecords]:
@@ -308,6 +330,10 @@ class Produce:
         ]
 
     def _packed(self, answers: Answers) -> bytes:
+        if self.is_refused:
+            return _packed_refusals(
+                self._broker, self._connection, self._correlation_id, self._version, answers
+            )
         return pack_produce_response(self._correlation_id, self._version, answers)
 
     # ---- waiting for a turn -----------------------------------------------------------------------------------

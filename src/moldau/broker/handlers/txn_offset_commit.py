@@ -105,7 +105,10 @@ async def _verify(broker: TransactionBroker, version: int, request: Request, pro
     if index is None:
         raise KafkaError(ErrorCode.coordinator_not_available)
     place = TopicPartition(CONSUMER_OFFSETS, index)
-    partition = broker.partition(*place)
+    try:
+        partition = broker.partition(*place)
+    except KafkaError as elsewhere:
+        raise KafkaError(ErrorCode.not_coordinator) from elsewhere
     if partition.refusal:
         raise KafkaError(ErrorCode.not_coordinator)
     adds = version >= ADDS_SINCE_VERSION
@@ -127,6 +130,8 @@ async def _verify(broker: TransactionBroker, version: int, request: Request, pro
         error = (await verify(broker, add, take_guard))[place]
         if error is ErrorCode.producer_fenced:
             error = ErrorCode.invalid_producer_epoch
+        elif error is ErrorCode.network_exception:
+            error = ErrorCode.coordinator_load_in_progress  # after which clients try the same broker again
         elif error is ErrorCode.transaction_abortable and version < ABORTABLE_SINCE_VERSION:
             error = ErrorCode.invalid_txn_state
         if error:

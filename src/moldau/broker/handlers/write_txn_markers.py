@@ -7,11 +7,13 @@ Also how a person ends a transaction that hangs: with coordinator epoch -1 (KIP-
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from moldau.base.ids import TopicPartition
 from moldau.broker.answers.common import PartitionError, TopicResult
 from moldau.broker.answers.transactions import WritableTxnMarkerResult, WriteTxnMarkersResponse
 from moldau.broker.interface import Request, RequestContext, TransactionBroker
-from moldau.broker.markers import write_marker
+from moldau.broker.markers import Wanted, write_markers
 from moldau.coordinator.shard import Producer
 from moldau.log.transactions import Marker
 
@@ -22,17 +24,13 @@ VERSIONS = (1, 2)
 async def handle(
     broker: TransactionBroker, context: RequestContext, request: Request
 ) -> WriteTxnMarkersResponse:
+    wanted = [one for asked in request.markers for one in _wanted(asked)]
+    errors = await write_markers(broker, wanted)
     producers: dict[int, dict[str, dict[int, PartitionError]]] = {}
-    for wanted in request.markers:
-        marker = Marker(wanted.transaction_result, wanted.coordinator_epoch)
-        producer = Producer(wanted.producer_id, wanted.producer_epoch)
-        version = getattr(wanted, "transaction_version", 0)
-        for topic in wanted.topics:
-            for index in topic.partition_indexes:
-                topics = producers.setdefault(wanted.producer_id, {})
-                place = TopicPartition(topic.name, index)
-                error = await write_marker(broker, place, marker, producer, version)
-                topics.setdefault(topic.name, {})[index] = PartitionError(index, error)
+    for one, error in zip(wanted, errors, strict=True):
+        topics = producers.setdefault(one.producer.producer_id, {})
+        name, index = one.place
+        topics.setdefault(name, {})[index] = PartitionError(index, error)
     return WriteTxnMarkersResponse(
         tuple(
             WritableTxnMarkerResult(
@@ -42,3 +40,12 @@ async def handle(
             for producer_id, topics in producers.items()
         )
     )
+
+
+def _wanted(asked: Request) -> Iterator[Wanted]:
+    marker = Marker(asked.transaction_result, asked.coordinator_epoch)
+    producer = Producer(asked.producer_id, asked.producer_epoch)
+    version = getattr(asked, "transaction_version", 0)
+    for topic in asked.topics:
+        for index in topic.partition_indexes:
+            yield Wanted(TopicPartition(topic.name, index), marker, producer, version)

@@ -39,6 +39,7 @@ MSG_MORE: int = getattr(socket, "MSG_MORE", 0)
 
 class RealStream:
     __slots__ = (
+        "__weakref__",
         "_fd",
         "_loop",
         "_reading",
@@ -101,6 +102,13 @@ class RealStream:
         self.unwatch_writable()
         self._fd = -1
         self._socket.close()
+
+    def break_off(self) -> None:
+        """From any thread: both sides find the connection ended, as far as it is not closed already."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
 
     def _joined_send(self, buffers: Sequence[Buffer]) -> int:
         """Windows' sockets have no sendmsg. Small buffers are worth one copy, a large one is not."""

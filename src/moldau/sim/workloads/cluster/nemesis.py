@@ -136,8 +136,7 @@ class ClusterNemesis(Nemesis):
                 node.kill()
             node.host.drive.forgive()
         for node in self._nodes:  # nobody waits for another one before all are on their way
-            if not node.host.alive:
-                node.start()
+            node.start()
         for node in self._nodes:
             await self._bring_up(node)
 
@@ -281,7 +280,7 @@ class ClusterNemesis(Nemesis):
             net.heal(node.name, other)
 
     async def _delay(self, node: BrokerNode) -> None:
-        hosts = [self._other(node).name, STORE, *self._clients]
+        hosts = [self._other(node).name, STORE, *self._stage.client_names]
         other = hosts[self._random.randrange(len(hosts))]
         one, two = (node.name, other) if self._random.chance(0.5) else (other, node.name)
         self._world.net.delay(one, two, self._random.between(*DETOUR_S))

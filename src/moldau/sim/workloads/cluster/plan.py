@@ -34,6 +34,8 @@ class ClusterPlan:
     has_admin: bool
     is_flushed: bool
     """Everything is on the disk before it is acknowledged: then the power may go everywhere."""
+    ends_twice: bool
+    """Everything is read again after all brokers have ended at once."""
     log_dirs: str
     link: Link
     disk_delay_s: tuple[float, float]
@@ -63,6 +65,7 @@ class ClusterPlan:
             consumer_members=1 + random.randrange(3) if has_groups else 0,
             has_admin=random.chance(0.5),
             is_flushed=is_flushed,
+            ends_twice=random.chance(0.4),
             log_dirs="/data" if random.chance(0.7) else "/data/a,/data/b",
             link=Link(
                 delay_s=(0.000_05, (0.001, 0.005, 0.03)[random.randrange(3)]),

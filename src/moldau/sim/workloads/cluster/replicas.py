@@ -24,7 +24,7 @@ class Replica(NamedTuple):
 
 
 def why_not_settled(nodes: Sequence[BrokerNode]) -> str | None:
-    """What keeps the cluster from being at rest: everyone up, of one mind, and in all in-sync sets; None where it is."""
+    """What keeps the cluster from rest; None where all brokers are up, of one mind, and in all in-sync sets."""
     for node in nodes:
         if not node.is_up:
             return f"{node.name} is not up"

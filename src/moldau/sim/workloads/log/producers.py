@@ -33,6 +33,8 @@ TIMESTAMP_SPREAD_MS = 400
 THINK_S = (0.02, 0.2)
 ACKS_ALL, ACKS_NONE, ACKS_LEADER = -1, 0, 1
 TIMEOUT_MS = 1000
+BURST_RATE, BURST_RATE_IN_A_CLUSTER = 0.7, 0.3
+"""How often a lane with something in flight sends more at once."""
 
 RETRIABLE = (
     ErrorCode.kafka_storage_error,
@@ -139,6 +141,7 @@ class Lane:
         self._client = producer.client
         self._partition = partition
         self._window = window
+        self._burst_rate = BURST_RATE_IN_A_CLUSTER if self._client.is_in_cluster else BURST_RATE
         self._unacknowledged: deque[Batch] = deque()
         self._sequence = 0
         self._session = 0
@@ -189,7 +192,7 @@ class Lane:
         """The batch at a position of the window: one that goes out again, or a new one."""
         if position < len(self._unacknowledged):
             return self._unacknowledged[position]
-        if self._client.is_stopping or (position and not self._client.random.chance(0.7)):
+        if self._client.is_stopping or (position and not self._client.random.chance(self._burst_rate)):
             return None
         producer = self._producer
         batch = producer.maker.batch(self._partition, producer.producer_id, producer.epoch, self._sequence)

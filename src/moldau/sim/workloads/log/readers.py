@@ -16,6 +16,7 @@ from moldau.records.record import Record
 from moldau.sim.client import FETCH, Client, Disconnected, Wire
 from moldau.sim.fetching import (
     FULL_FETCH_EPOCH,
+    READ_COMMITTED,
     READ_UNCOMMITTED,
     Damaged,
     fetch_request,
@@ -66,8 +67,10 @@ class Position:
         self.told_epoch = NO_EPOCH
         """The leader epoch that the session knows."""
         self.visible = NOTHING
-        self.stable = NOTHING
-        """What this reader was told of the partition's high watermark and last stable offset."""
+        """Up to where this reader has read, or was told that there is something to read."""
+
+    def reach(self, next_offset: int) -> None:
+        self.visible = Visible(0, max(next_offset, self.visible.next_offset))
 
     def move(self, offset: int, life: int) -> None:
         self.offset, self.life, self.is_told = offset, life, False
@@ -128,7 +131,7 @@ class Reader:
 
     async def _fetch(self, wire: Wire) -> None:
         client = self.client
-        before = {place: self.relied_on(position) for place, position in self._positions.items()}
+        before = {place: self._before_fetch(position) for place, position in self._positions.items()}
         answer = await wire.ask(FETCH, self._version, self._request())
         client.count("fetches")
         code = getattr(answer, "error_code", ErrorCode.none)
@@ -184,17 +187,25 @@ class Reader:
             ledger.on_visible(wire.life, part.high_watermark)
             ledger.check_stable(stable, part.last_stable_offset, part.high_watermark)
             ledger.on_stable(wire.life, part.last_stable_offset)
-            position.visible = Visible(wire.life, part.high_watermark)
-            position.stable = Visible(wire.life, part.last_stable_offset)
             next_offset = self.take_records(wire, ledger, part, position.offset)
             if next_offset > position.offset:
                 position.move(next_offset, wire.life)
+                position.reach(next_offset)
 
     def relied_on(self, position: Position) -> tuple[Visible, Visible]:
-        """What must be visible and stable in the next answer: of a leader of a cluster, what this reader knows."""
+        """What the end of the log must be at least, for readers of all and of committed records: in a cluster, what
+        this one has read, or was told."""
+        model = self.client.model
+        if model.is_linear:
+            return model.relied_on(model[position.partition])
+        return position.visible, position.visible if self.isolation_level == READ_COMMITTED else NOTHING
+
+    def _before_fetch(self, position: Position) -> tuple[Visible, Visible]:
+        """The same for a fetch: a new leader of a cluster may not know yet what lies behind what it is asked for."""
+        visible, stable = self.relied_on(position)
         if self.client.model.is_linear:
-            return self.client.model.relied_on(self.client.model[position.partition])
-        return position.visible, position.stable
+            return visible, stable
+        return min(visible, Visible(0, position.offset)), min(stable, Visible(0, position.offset))
 
     def on_error(self, position: Position, error: ErrorCode, wanted: str) -> None:
         if is_transient(self.client, error):
@@ -264,7 +275,7 @@ class Reader:
         elif timestamp == LATEST:
             ledger.check_visible(before, found.offset)
             ledger.on_visible(wire.life, found.offset)
-            position.visible = Visible(wire.life, found.offset)
+            position.reach(found.offset)
             position.move(found.offset, wire.life)
         else:
             asked = None if timestamp == MAX_TIMESTAMP else timestamp

@@ -14,7 +14,7 @@ from moldau.base.ids import TopicPartition
 from moldau.records.record import Record
 from moldau.sim.client import Client, Wire
 from moldau.sim.fetching import READ_COMMITTED, Batch, Damaged, fetch_one, list_offset, unfold
-from moldau.sim.model import Ledger, Visible
+from moldau.sim.model import Ledger
 from moldau.sim.random import SimRandom
 from moldau.sim.workloads.log.readers import LATEST, Position, Reader, is_transient
 from moldau.sim.workloads.transactions.model import Glimpse, TransactionModel
@@ -59,7 +59,7 @@ class CommittedReader(Reader):
         if found.error_code is ErrorCode.none:
             ledger.check_stable(before, found.offset, max(found.offset, before.next_offset))
             ledger.on_stable(wire.life, found.offset)
-            position.stable = Visible(wire.life, max(found.offset, position.stable.next_offset))
+            position.reach(found.offset)
             position.move(found.offset, wire.life)
         else:
             self.on_error(position, found.error_code, "an offset to be listed")

@@ -47,7 +47,7 @@ SETTLE_PATIENCE_S = 90.0
 HEIR_TIMEOUT_MS = 30_000
 BROKER_SETTINGS = GROUP_SETTINGS | {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
-    "replica.lag.time.max.ms": "1500",
+    "replica.lag.time.max.ms": "700",
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
     "replica.fetch.wait.max.ms": "500",
     "replica.fetch.backoff.ms": "200",

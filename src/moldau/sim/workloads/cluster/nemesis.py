@@ -55,10 +55,11 @@ KINDS = (
     "store_loss",
     "controller_loss",
     "lost_write",
+    "slow_controller",
     "kill_all",
     "rolling_restart",
 )
-OF_THE_CONTROLLER = ("controller_loss", "lost_write")
+OF_THE_CONTROLLER = ("controller_loss", "lost_write", "slow_controller")
 SELDOM = ("kill_all", "rolling_restart", "store_loss", "disk_error", "sync_error")
 
 
@@ -295,6 +296,16 @@ class ClusterNemesis(Nemesis):
         one, two = (node.name, other) if self._random.chance(0.5) else (other, node.name)
         self._world.net.delay(one, two, self._random.between(*DETOUR_S))
         self._later(lambda: self._world.net.delay(one, two, 0.0))
+
+    async def _slow_controller(self, node: BrokerNode) -> None:
+        """What it has decided the others hear late."""
+        net = self._world.net
+        others = [other.name for other in self._nodes if other is not node]
+        for other in others:
+            net.delay(node.name, other, self._random.between(*DETOUR_S))
+        await self._world.sleep(self._random.between(*SLOW_S))
+        for other in others:
+            net.delay(node.name, other, 0.0)
 
     async def _slow_disk(self, node: BrokerNode) -> None:
         node.host.slow_down(SLOW_DISK_S)

@@ -1,7 +1,7 @@
 """Brokers that come back with less than they had: they catch up, come into line and are in sync again (R5).
 
-With an emptied data folder, with a torn or lost tail, after a long absence. And how long a fail-over takes: printed, not
-asserted, since the machine may be busy.
+With an emptied data folder, with a torn or lost tail, after a long absence. And how long a fail-over takes: printed,
+not asserted, since the machine may be busy.
 """
 
 from __future__ import annotations
@@ -164,7 +164,9 @@ def test_after_the_death_of_a_leader_writes_go_on_and_it_comes_back(
             cluster.wait_in_sync()
             whole_s = time.monotonic() - begun_s
             figures.append(f"{next_s:.2f} s ({ready_s:.1f} s to serve, {whole_s:.1f} s to be in all sets)")
-        print(f"{engine}: kill -9 of the leader to the next write: {', '.join(figures)}; second: the controller")
+        print(
+            f"{engine}: kill -9 of the leader to the next write: {', '.join(figures)}; second: the controller"
+        )
         writers.end_and_check()
 
 

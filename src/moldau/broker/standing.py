@@ -2,8 +2,8 @@
 
 Kafka's words and rules: under-replicated is a partition led here of which an assigned replica is not in sync (those
 that a reassignment adds do not count), under min ISR one that refuses acks=all. Without a leader are partitions that
-are held here; the controller counts those of the whole cluster (its OfflinePartitionsCount). All of it is found out when
-it is asked for: nothing here costs the data path anything.
+are held here; the controller counts those of the whole cluster (its OfflinePartitionsCount). All of it is found out
+when it is asked for: nothing here costs the data path anything.
 """
 
 from __future__ import annotations

@@ -28,7 +28,6 @@ from moldau.log.log import Log
 from moldau.log.producers import Verification
 from moldau.log.transactions import Marker
 from moldau.metadata.image import PartitionState
-from moldau.metadata.records import NO_LEADER
 from moldau.replication.leader import PartitionLeader
 from moldau.replication.long_polls import Watchers
 from moldau.replication.replication import Replication, Write
@@ -497,8 +496,8 @@ class Partition:
 
     @property
     def is_followed_here(self) -> bool:
-        """Whether this broker has been told, in this life, that another one leads it."""
-        return self.leader is None and self.leader_epoch != NO_EPOCH and self.state.leader != NO_LEADER
+        """Whether this broker has been told, in this life, that it does not lead: it follows whoever does."""
+        return self.leader is None and self.leader_epoch != NO_EPOCH
 
     def fetched(self, added_bytes: int) -> None:
         """The log has grown by what the leader sent; readers see it when it is committed."""

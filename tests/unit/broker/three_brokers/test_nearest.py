@@ -8,6 +8,8 @@ import pytest
 
 from moldau.base.errors import ErrorCode
 from moldau.config.replication_keys import LEADER_SELECTOR, RACK_AWARE_SELECTOR
+from moldau.log.transactions import Marker
+from moldau.records.record import Record, build_batch
 from moldau.sim.world import World
 
 from .trio import LAG_MS, Trio
@@ -140,4 +142,66 @@ def test_a_follower_serves_only_who_can_know_that_it_is_one() -> None:
         assert (await fetched(trio, 3, 0)).error_code == ErrorCode.not_leader_or_follower
 
     with World(6) as world:
+        world.run(scene(Trio(world)))
+
+
+def test_a_follower_goes_on_to_serve_what_is_committed_while_nobody_leads() -> None:
+    async def scene(trio: Trio) -> None:
+        await trio.start(3)
+        await trio.start(1, 2)
+        await trio.create((1, 2), configs={"min.insync.replicas": "1"})
+        await trio.produce(1)
+        await trio.until(lambda: trio.partition(2).high_watermark == 1, "it is committed")
+        trio.cut(1, 2)
+        await trio.produce(1, acks=1)
+        await trio.until(lambda: trio.partition(1).state.isr == (1,), "the other one is out of sync")
+        trio.kill(1)
+        await trio.until(lambda: trio.partition(2).state.leader == NOBODY, "nobody leads")
+        there = await fetched(trio, 2, 0)
+        assert (there.error_code, there.high_watermark) == (ErrorCode.none, 1)
+        assert there.records
+
+    with World(7) as world:
+        world.run(scene(Trio(world)))
+
+
+def test_readers_of_committed_records_are_told_the_same_by_leader_and_follower() -> None:
+    """Open transactions, aborted ones and those committed."""
+
+    async def scene(trio: Trio) -> None:
+        await trio.start(1)
+        await trio.start(2, 3)
+        await trio.create((1, 2))
+        leader, follower = trio.partition(1), trio.partition(2)
+
+        def write(producer_id: int, sequence: int) -> None:
+            record = Record(0, 1_000, b"key", b"of a transaction")
+            data = build_batch(
+                [record],
+                producer_id=producer_id,
+                producer_epoch=0,
+                base_sequence=sequence,
+                transactional=True,
+            )
+            assert not leader.append_own(data, 1_000, is_transactional=True).error
+
+        async def compare(stable: int, aborted: list[tuple[int, int]]) -> None:
+            await trio.until(lambda: follower.high_watermark == leader.log.next_offset, "it has followed")
+            told = []
+            for node_id in (1, 2):
+                part = await fetched(trio, node_id, 0, isolation_level=1)
+                named = [(one.producer_id, one.first_offset) for one in part.aborted_transactions]
+                told.append((part.high_watermark, part.last_stable_offset, named, part.records))
+            assert told[0] == told[1]
+            assert told[0][1:3] == (stable, aborted)
+
+        write(7, 0)
+        write(8, 0)
+        await compare(0, [])
+        leader.append_marker(Marker(is_commit=False, coordinator_epoch=0), 7, 0, 1_000, 0)
+        await compare(1, [(7, 0)])
+        leader.append_marker(Marker(is_commit=True, coordinator_epoch=0), 8, 0, 1_000, 0)
+        await compare(4, [(7, 0)])
+
+    with World(8) as world:
         world.run(scene(Trio(world)))

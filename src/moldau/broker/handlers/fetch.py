@@ -415,7 +415,7 @@ class Fetch:
             _note_answered(self._follower, self._reads)
         broker.metrics.fetched_bytes += self._total_bytes
         endpoints: Sequence[NodeEndpoint] = ()
-        if self._has_error:
+        if self._has_error and self._replica is None:  # brokers know where the others are
             endpoints = endpoints_of(broker, self._connection, (answer[LEADER] for _, answer in reads))
         pieces = pack_fetch_response(
             self._correlation_id, self._version, 0, 0, session_id, _by_topic(reads), endpoints

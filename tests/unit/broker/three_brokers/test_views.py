@@ -47,7 +47,9 @@ def test_every_broker_tells_who_leads_who_is_in_sync_and_who_is_gone() -> None:
             assert (lonely.replica_nodes, lonely.isr_nodes, lonely.offline_replicas) == ((1,), (), (1,))
             # Below min.insync.replicas nothing more is committed, so that broker 1 still has all that is (KIP-966).
             assert (await described(trio, node_id)).eligible_leader_replicas == (1,)
-            assert (await described(trio, node_id, "lonely")).eligible_leader_replicas == (1,)
+            described_lonely = await described(trio, node_id, "lonely")
+            assert described_lonely.eligible_leader_replicas == (1,)
+            assert (described_lonely.error_code, described_lonely.leader_id) == (ErrorCode.none, NO_LEADER)
             for wants_fenced, expected in (
                 (False, {2: False, 3: False}),
                 (True, {1: True, 2: False, 3: False}),

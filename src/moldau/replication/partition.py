@@ -233,6 +233,8 @@ class Partition:
     def check_readable(self, claimed_epoch: int = NO_EPOCH) -> ErrorCode:
         """Whether this broker may answer for the partition now, as its leader. As in Kafka's `Partition`, who has a
         newer or older idea of the leader's epoch than this broker hears of that first."""
+        if not self.refusal and claimed_epoch in (NO_EPOCH, self.leader_epoch):
+            return ErrorCode.none
         return self.check_held(claimed_epoch) or self.refusal
 
     def check_held(self, claimed_epoch: int = NO_EPOCH) -> ErrorCode:

@@ -235,13 +235,13 @@ class Fetch:
 
     def _check(self, partition: Partition, claimed_epoch: int) -> ErrorCode:
         """Whether this broker may serve this reader now."""
-        if self._replica is not None:
-            error = partition.check_readable(claimed_epoch)
-            is_refused = not error and not partition.is_followed_by(self._replica.id)
-            return ErrorCode.not_leader_or_follower if is_refused else error
-        if self._version >= FOLLOWERS_SERVE_SINCE_VERSION and partition.is_followed_here:
-            return partition.check_held(claimed_epoch)
-        return partition.check_readable(claimed_epoch)
+        if self._replica is None:
+            if self._version >= FOLLOWERS_SERVE_SINCE_VERSION and partition.is_followed_here:
+                return partition.check_held(claimed_epoch)
+            return partition.check_readable(claimed_epoch)
+        error = partition.check_readable(claimed_epoch)
+        is_refused = not error and not partition.is_followed_by(self._replica.id)
+        return ErrorCode.not_leader_or_follower if is_refused else error
 
     def _nearest(self, partition: Partition, fetch_offset: int) -> int | None:
         """The follower in the consumer's rack that can serve it better than this leader."""

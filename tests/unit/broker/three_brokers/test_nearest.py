@@ -59,6 +59,7 @@ def test_a_consumer_is_sent_to_the_furthest_in_sync_follower_in_its_rack() -> No
 
     with World(1) as world:
         world.run(scene(Trio(world, racks)))
+        assert not world.failures
 
 
 @pytest.mark.parametrize("selector", [None, LEADER_SELECTOR])
@@ -73,6 +74,7 @@ def test_nobody_is_sent_away_where_it_is_not_asked_for(selector: str | None) -> 
 
     with World(2) as world:
         world.run(scene(Trio(world, settings)))
+        assert not world.failures
 
 
 def test_a_session_is_told_again_and_again_to_go_elsewhere() -> None:
@@ -87,6 +89,7 @@ def test_a_session_is_told_again_and_again_to_go_elsewhere() -> None:
 
     with World(3) as world:
         world.run(scene(Trio(world, racks)))
+        assert not world.failures
 
 
 def test_a_follower_serves_consumers_up_to_its_own_high_watermark_and_wakes_them() -> None:
@@ -111,6 +114,7 @@ def test_a_follower_serves_consumers_up_to_its_own_high_watermark_and_wakes_them
 
     with World(4) as world:
         world.run(scene(Trio(world)))
+        assert not world.failures
 
 
 def test_a_reader_of_a_follower_waits_for_as_much_as_it_asks_for() -> None:
@@ -128,6 +132,7 @@ def test_a_reader_of_a_follower_waits_for_as_much_as_it_asks_for() -> None:
 
     with World(5) as world:
         world.run(scene(Trio(world)))
+        assert not world.failures
 
 
 def test_a_follower_serves_only_who_can_know_that_it_is_one() -> None:
@@ -143,6 +148,7 @@ def test_a_follower_serves_only_who_can_know_that_it_is_one() -> None:
 
     with World(6) as world:
         world.run(scene(Trio(world)))
+        assert not world.failures
 
 
 def test_a_follower_goes_on_to_serve_what_is_committed_while_nobody_leads() -> None:
@@ -163,6 +169,7 @@ def test_a_follower_goes_on_to_serve_what_is_committed_while_nobody_leads() -> N
 
     with World(7) as world:
         world.run(scene(Trio(world)))
+        assert not world.failures
 
 
 def test_readers_of_committed_records_are_told_the_same_by_leader_and_follower() -> None:
@@ -205,3 +212,4 @@ def test_readers_of_committed_records_are_told_the_same_by_leader_and_follower()
 
     with World(8) as world:
         world.run(scene(Trio(world)))
+        assert not world.failures

@@ -60,6 +60,7 @@ def test_every_broker_tells_who_leads_who_is_in_sync_and_who_is_gone() -> None:
 
     with World(1) as world:
         world.run(scene(Trio(world)))
+        assert not world.failures
 
 
 def test_a_topic_made_by_any_broker_is_told_with_a_leader_that_serves() -> None:
@@ -77,6 +78,7 @@ def test_a_topic_made_by_any_broker_is_told_with_a_leader_that_serves() -> None:
 
     with World(2) as world:
         world.run(scene(Trio(world, lambda _: {"default.replication.factor": "3"})))
+        assert not world.failures
 
 
 def test_while_there_is_no_controller_clients_are_shown_a_broker_that_takes_their_requests() -> None:
@@ -90,3 +92,4 @@ def test_while_there_is_no_controller_clients_are_shown_a_broker_that_takes_thei
 
     with World(3) as world:
         world.run(scene(Trio(world)))
+        assert not world.failures

@@ -135,6 +135,25 @@ def test_a_reader_of_a_follower_waits_for_as_much_as_it_asks_for() -> None:
         assert not world.failures
 
 
+@pytest.mark.parametrize("version", [10, 12, 17])
+def test_who_compares_replicas_is_shown_all_of_each(version: int) -> None:
+    """Kafka's replica-verification, which fetches as the replica -2."""
+
+    async def scene(trio: Trio) -> None:
+        await begin(trio, 1, 2, 3)
+        trio.cut(1, 3)
+        await trio.produce(1, acks=1)  # not committed
+        await trio.until(lambda: trio.partition(2).log.next_offset == 4, "the follower has it")
+        who = {"replica_state": {"replica_id": -2}} if version >= 15 else {"replica_id": -2}
+        shown = [await fetched(trio, node_id, 3, version=version, **who) for node_id in (1, 2)]
+        assert [part.error_code for part in shown] == [ErrorCode.none] * 2
+        assert shown[0].records and shown[0].records == shown[1].records
+
+    with World(9) as world:
+        world.run(scene(Trio(world)))
+        assert not world.failures
+
+
 def test_a_follower_serves_only_who_can_know_that_it_is_one() -> None:
     async def scene(trio: Trio) -> None:
         await begin(trio, 1, 2)

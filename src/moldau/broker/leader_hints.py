@@ -1,8 +1,8 @@
 """Who leads a partition, for a client that asked the wrong broker (KIP-951): it need not ask for metadata first.
 
 Produce and Fetch name the leader and its epoch beside NOT_LEADER_OR_FOLLOWER (Fetch also beside FENCED_LEADER_EPOCH),
-and where the leaders are in the answer's node endpoints. Kafka's `KafkaApis.getCurrentLeader`; unlike it, the image is
-asked also for partitions that this broker holds: it is never older than what they have been told.
+and, to clients, where the leaders are in the answer's node endpoints. Kafka's `KafkaApis.getCurrentLeader`; unlike it,
+the image is asked also for partitions that this broker holds: it is never older than what they have been told.
 """
 
 from __future__ import annotations

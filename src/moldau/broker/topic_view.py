@@ -26,23 +26,29 @@ class Viewer:
     election has not caught up with is not guessed at: the image says who leads, also where a disk has just failed.
     """
 
-    __slots__ = ("_alive", "_elsewhere", "_reachable")
+    __slots__ = ("_alive", "_elsewhere", "_reachable", "_unled")
 
     def __init__(
-        self, image: ClusterImage, listener: str, elsewhere: ErrorCode = ErrorCode.leader_not_available
+        self,
+        image: ClusterImage,
+        listener: str,
+        *,
+        unled: ErrorCode = ErrorCode.none,
+        elsewhere: ErrorCode = ErrorCode.none,
     ) -> None:
-        """`elsewhere`: what is said of a leader that is alive, but lacks the listener."""
+        """`unled`: what is said of a partition without a leader; `elsewhere`: of one whose leader is alive, but lacks
+        the listener."""
         self._alive = image.brokers
         self._reachable = frozenset(
             [broker.id for broker in image.brokers.values() if listener in broker.listeners]
         )
-        self._elsewhere = elsewhere
+        self._unled, self._elsewhere = unled, elsewhere
 
     def partition(self, index: int, state: PartitionState) -> PartitionShown:
         reachable, replicas = self._reachable, state.replicas
         leader, error = state.leader, ErrorCode.none
         if leader not in reachable:
-            error = self._elsewhere if leader in self._alive else ErrorCode.leader_not_available
+            error = self._elsewhere if leader in self._alive else self._unled
             leader = NO_LEADER
         offline: tuple[int, ...] = ()
         if state.offline or not reachable.issuperset(replicas):

@@ -28,7 +28,6 @@ from moldau.log.log import Log
 from moldau.log.producers import Verification
 from moldau.log.transactions import Marker
 from moldau.metadata.image import PartitionState
-from moldau.metadata.records import NO_LEADER
 from moldau.replication.leader import PartitionLeader
 from moldau.replication.long_polls import Watchers
 from moldau.replication.replication import Replication, Write
@@ -234,6 +233,8 @@ class Partition:
     def check_readable(self, claimed_epoch: int = NO_EPOCH) -> ErrorCode:
         """Whether this broker may answer for the partition now, as its leader. As in Kafka's `Partition`, who has a
         newer or older idea of the leader's epoch than this broker hears of that first."""
+        if not self.refusal and claimed_epoch in (NO_EPOCH, self.leader_epoch):
+            return ErrorCode.none
         return self.check_held(claimed_epoch) or self.refusal
 
     def check_held(self, claimed_epoch: int = NO_EPOCH) -> ErrorCode:
@@ -497,8 +498,8 @@ class Partition:
 
     @property
     def is_followed_here(self) -> bool:
-        """Whether this broker has been told, in this life, that another one leads it."""
-        return self.leader is None and self.leader_epoch != NO_EPOCH and self.state.leader != NO_LEADER
+        """Whether this broker has been told, in this life, that it does not lead: it follows whoever does."""
+        return self.leader is None and self.leader_epoch != NO_EPOCH
 
     def fetched(self, added_bytes: int) -> None:
         """The log has grown by what the leader sent; readers see it when it is committed."""

@@ -32,8 +32,9 @@ def test_what_happens_is_counted() -> None:
             topics = [{"topic": "topic", "partitions": wanted}]
             request = {"replica_id": -1, "max_bytes": 1000, "min_bytes": 1, "max_wait": wait_ms}
             kafka.ask("Fetch", 11, request | {"session_epoch": -1, "topics": topics})
-        assert cluster._broker is not None and cluster._broker.http is not None
-        http_host, http_port = cluster._broker.http.address
+        broker = cluster._members[1].broker
+        assert broker is not None and broker.http is not None
+        http_host, http_port = broker.http.address
         with urlopen(f"http://{http_host}:{http_port}/metrics") as answer:
             lines = answer.read().decode().splitlines()
     counted = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))

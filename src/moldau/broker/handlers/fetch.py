@@ -49,6 +49,8 @@ VERSIONS = (4, 18)
 
 READ_COMMITTED = 1
 FOLLOWERS_SERVE_SINCE_VERSION = 11
+DEBUGGER = -2
+"""The replica id of one who compares replicas (replica-verification): any of them shows it all of its log."""
 UNKNOWN_OFFSET = -1
 TELLS_THE_LEADER = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)  # KIP-951
 LEADER: Final = 8  # where a partition's answer has its current leader
@@ -97,6 +99,7 @@ class Fetch:
         "_has_error",
         "_has_preferred",
         "_is_committed_only",
+        "_is_debugger",
         "_is_noted",
         "_max_bytes",
         "_min_bytes",
@@ -129,6 +132,7 @@ class Fetch:
         self._min_bytes: int = min(request.min_bytes, self._max_bytes)
         self._is_committed_only = request.isolation_level == READ_COMMITTED
         self._replica = replica
+        self._is_debugger = replica is None and _replica_id(request) == DEBUGGER
         self._follower: FollowerSession | None = None
         if replica is not None:
             kept = context.session.follower if context.session is not None else None
@@ -235,13 +239,14 @@ class Fetch:
 
     def _check(self, partition: Partition, claimed_epoch: int) -> ErrorCode:
         """Whether this broker may serve this reader now."""
-        if self._replica is not None:
-            error = partition.check_readable(claimed_epoch)
-            is_refused = not error and not partition.is_followed_by(self._replica.id)
-            return ErrorCode.not_leader_or_follower if is_refused else error
-        if self._version >= FOLLOWERS_SERVE_SINCE_VERSION and partition.is_followed_here:
-            return partition.check_held(claimed_epoch)
-        return partition.check_readable(claimed_epoch)
+        if self._replica is None:
+            may_follow = self._version >= FOLLOWERS_SERVE_SINCE_VERSION or self._is_debugger
+            if may_follow and partition.is_followed_here:
+                return partition.check_held(claimed_epoch)
+            return partition.check_readable(claimed_epoch)
+        error = partition.check_readable(claimed_epoch)
+        is_refused = not error and not partition.is_followed_by(self._replica.id)
+        return ErrorCode.not_leader_or_follower if is_refused else error
 
     def _nearest(self, partition: Partition, fetch_offset: int) -> int | None:
         """The follower in the consumer's rack that can serve it better than this leader."""
@@ -258,7 +263,7 @@ class Fetch:
 
     def _limit_of(self, partition: Partition) -> int:
         """Up to where this reader may see."""
-        if self._replica is not None:
+        if self._replica is not None or self._is_debugger:
             return partition.log.next_offset
         return partition.last_stable_offset if self._is_committed_only else partition.high_watermark
 
@@ -415,7 +420,7 @@ class Fetch:
             _note_answered(self._follower, self._reads)
         broker.metrics.fetched_bytes += self._total_bytes
         endpoints: Sequence[NodeEndpoint] = ()
-        if self._has_error:
+        if self._has_error and self._replica is None:  # brokers know where the others are
             endpoints = endpoints_of(broker, self._connection, (answer[LEADER] for _, answer in reads))
         pieces = pack_fetch_response(
             self._correlation_id, self._version, 0, 0, session_id, _by_topic(reads), endpoints
@@ -473,9 +478,17 @@ class Replica(NamedTuple):
     broker_epoch: int
 
 
-def _replica_of(request: Any) -> Replica | None:
-    """Which follower asks; None for a consumer. v15: KIP-903 moved the field, and added the broker epoch."""
+def _replica_id(request: Any) -> int:
+    """v15: KIP-903 moved the field, and added the broker epoch."""
     state = getattr(request, "replica_state", None)
-    if state is None:
-        return Replica(request.replica_id, -1) if request.replica_id >= 0 else None
-    return Replica(state.replica_id, state.replica_epoch) if state.replica_id >= 0 else None
+    replica_id: int = request.replica_id if state is None else state.replica_id
+    return replica_id
+
+
+def _replica_of(request: Any) -> Replica | None:
+    """Which follower asks; None for a consumer."""
+    replica_id = _replica_id(request)
+    if replica_id < 0:
+        return None
+    state = getattr(request, "replica_state", None)
+    return Replica(replica_id, -1 if state is None else state.replica_epoch)

@@ -104,8 +104,9 @@ def _answer_for(
 
 def _viewer(broker: AdminBroker, context: RequestContext) -> Viewer:
     knows_listeners = context.version >= LISTENER_NOT_FOUND_SINCE_VERSION
-    elsewhere = ErrorCode.listener_not_found if knows_listeners else ErrorCode.leader_not_available
-    return Viewer(broker.image, context.listener_name, elsewhere)
+    unled = ErrorCode.leader_not_available
+    elsewhere = ErrorCode.listener_not_found if knows_listeners else unled
+    return Viewer(broker.image, context.listener_name, unled=unled, elsewhere=elsewhere)
 
 
 def _one(

@@ -160,7 +160,9 @@ def test_a_topic_can_be_deleted_and_made_again_at_once(cluster: Cluster, kafka: 
 def test_a_retry_of_a_stored_batch_counts_nothing(cluster: Cluster, kafka: Kafka, others: int) -> None:
     stored = batch(b"a", b"b", producer_id=7, producer_epoch=0, base_sequence=0)
     produce(kafka, (TOPIC, 0, stored))
-    metrics = cluster._broker.metrics  # type: ignore[union-attr]
+    broker = cluster._members[1].broker
+    assert broker is not None
+    metrics = broker.metrics
     before = metrics.produced_messages, metrics.produced_batches
     assert produce(kafka, (TOPIC, 0, stored), *[(OTHER, 0, batch(b"c"))] * others)[0] == (TOPIC, 0, NONE, 0)
     assert (metrics.produced_messages, metrics.produced_batches) == (before[0] + others, before[1] + others)

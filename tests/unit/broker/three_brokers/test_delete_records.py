@@ -44,6 +44,7 @@ def test_when_the_answer_is_there_all_replicas_begin_at_the_offset() -> None:
 
     with World(1) as world:
         world.run(scene(Trio(world)))
+        assert not world.failures
 
 
 def test_only_the_leader_deletes_records() -> None:
@@ -54,6 +55,7 @@ def test_only_the_leader_deletes_records() -> None:
 
     with World(2) as world:
         world.run(scene(Trio(world)))
+        assert not world.failures
 
 
 def test_a_replica_that_cannot_be_reached_is_waited_for_and_follows_later() -> None:
@@ -70,6 +72,7 @@ def test_a_replica_that_cannot_be_reached_is_waited_for_and_follows_later() -> N
 
     with World(3) as world:
         world.run(scene(Trio(world)))
+        assert not world.failures
 
 
 def test_a_dead_replica_does_not_count() -> None:
@@ -83,6 +86,7 @@ def test_a_dead_replica_does_not_count() -> None:
 
     with World(4) as world:
         world.run(scene(Trio(world)))
+        assert not world.failures
 
 
 def test_a_leader_that_is_replaced_while_it_waits_says_so() -> None:
@@ -97,3 +101,4 @@ def test_a_leader_that_is_replaced_while_it_waits_says_so() -> None:
 
     with World(5) as world:
         world.run(scene(Trio(world)))
+        assert not world.failures

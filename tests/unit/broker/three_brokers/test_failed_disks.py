@@ -27,3 +27,4 @@ def test_a_broker_that_registers_again_says_again_which_logs_it_does_not_have() 
 
     with World(1) as world:
         world.run(scene(Trio(world)))
+        assert not world.failures

@@ -49,6 +49,7 @@ def test_a_fetch_from_the_wrong_broker_is_told_the_leader_at_once() -> None:
 
     with World(1) as world:
         world.run(scene(Trio(world, racks)))
+        assert not world.failures
 
 
 def test_a_fetch_with_an_old_epoch_is_told_the_current_one() -> None:
@@ -67,6 +68,7 @@ def test_a_fetch_with_an_old_epoch_is_told_the_current_one() -> None:
 
     with World(2) as world:
         world.run(scene(Trio(world)))
+        assert not world.failures
 
 
 @pytest.mark.parametrize("asked", [2, 3], ids=["a follower", "one that does not hold it"])
@@ -88,6 +90,7 @@ def test_a_produce_to_the_wrong_broker_is_told_the_leader(asked: int, others: in
 
     with World(3) as world:
         world.run(scene(Trio(world, racks)))
+        assert not world.failures
 
 
 def test_a_write_whose_leader_is_replaced_before_it_is_committed_is_told_the_new_one() -> None:
@@ -109,3 +112,4 @@ def test_a_write_whose_leader_is_replaced_before_it_is_committed_is_told_the_new
 
     with World(4) as world:
         world.run(scene(Trio(world)))
+        assert not world.failures

@@ -8,6 +8,8 @@ import pytest
 
 from moldau.base.errors import ErrorCode
 from moldau.config.replication_keys import LEADER_SELECTOR, RACK_AWARE_SELECTOR
+from moldau.log.transactions import Marker
+from moldau.records.record import Record, build_batch
 from moldau.sim.world import World
 
 from .trio import LAG_MS, Trio
@@ -57,6 +59,7 @@ def test_a_consumer_is_sent_to_the_furthest_in_sync_follower_in_its_rack() -> No
 
     with World(1) as world:
         world.run(scene(Trio(world, racks)))
+        assert not world.failures
 
 
 @pytest.mark.parametrize("selector", [None, LEADER_SELECTOR])
@@ -71,6 +74,7 @@ def test_nobody_is_sent_away_where_it_is_not_asked_for(selector: str | None) -> 
 
     with World(2) as world:
         world.run(scene(Trio(world, settings)))
+        assert not world.failures
 
 
 def test_a_session_is_told_again_and_again_to_go_elsewhere() -> None:
@@ -85,6 +89,7 @@ def test_a_session_is_told_again_and_again_to_go_elsewhere() -> None:
 
     with World(3) as world:
         world.run(scene(Trio(world, racks)))
+        assert not world.failures
 
 
 def test_a_follower_serves_consumers_up_to_its_own_high_watermark_and_wakes_them() -> None:
@@ -109,6 +114,7 @@ def test_a_follower_serves_consumers_up_to_its_own_high_watermark_and_wakes_them
 
     with World(4) as world:
         world.run(scene(Trio(world)))
+        assert not world.failures
 
 
 def test_a_reader_of_a_follower_waits_for_as_much_as_it_asks_for() -> None:
@@ -126,6 +132,26 @@ def test_a_reader_of_a_follower_waits_for_as_much_as_it_asks_for() -> None:
 
     with World(5) as world:
         world.run(scene(Trio(world)))
+        assert not world.failures
+
+
+@pytest.mark.parametrize("version", [10, 12, 17])
+def test_who_compares_replicas_is_shown_all_of_each(version: int) -> None:
+    """Kafka's replica-verification, which fetches as the replica -2."""
+
+    async def scene(trio: Trio) -> None:
+        await begin(trio, 1, 2, 3)
+        trio.cut(1, 3)
+        await trio.produce(1, acks=1)  # not committed
+        await trio.until(lambda: trio.partition(2).log.next_offset == 4, "the follower has it")
+        who = {"replica_state": {"replica_id": -2}} if version >= 15 else {"replica_id": -2}
+        shown = [await fetched(trio, node_id, 3, version=version, **who) for node_id in (1, 2)]
+        assert [part.error_code for part in shown] == [ErrorCode.none] * 2
+        assert shown[0].records and shown[0].records == shown[1].records
+
+    with World(9) as world:
+        world.run(scene(Trio(world)))
+        assert not world.failures
 
 
 def test_a_follower_serves_only_who_can_know_that_it_is_one() -> None:
@@ -141,3 +167,68 @@ def test_a_follower_serves_only_who_can_know_that_it_is_one() -> None:
 
     with World(6) as world:
         world.run(scene(Trio(world)))
+        assert not world.failures
+
+
+def test_a_follower_goes_on_to_serve_what_is_committed_while_nobody_leads() -> None:
+    async def scene(trio: Trio) -> None:
+        await trio.start(3)
+        await trio.start(1, 2)
+        await trio.create((1, 2), configs={"min.insync.replicas": "1"})
+        await trio.produce(1)
+        await trio.until(lambda: trio.partition(2).high_watermark == 1, "it is committed")
+        trio.cut(1, 2)
+        await trio.produce(1, acks=1)
+        await trio.until(lambda: trio.partition(1).state.isr == (1,), "the other one is out of sync")
+        trio.kill(1)
+        await trio.until(lambda: trio.partition(2).state.leader == NOBODY, "nobody leads")
+        there = await fetched(trio, 2, 0)
+        assert (there.error_code, there.high_watermark) == (ErrorCode.none, 1)
+        assert there.records
+
+    with World(7) as world:
+        world.run(scene(Trio(world)))
+        assert not world.failures
+
+
+def test_readers_of_committed_records_are_told_the_same_by_leader_and_follower() -> None:
+    """Open transactions, aborted ones and those committed."""
+
+    async def scene(trio: Trio) -> None:
+        await trio.start(1)
+        await trio.start(2, 3)
+        await trio.create((1, 2))
+        leader, follower = trio.partition(1), trio.partition(2)
+
+        def write(producer_id: int, sequence: int) -> None:
+            record = Record(0, 1_000, b"key", b"of a transaction")
+            data = build_batch(
+                [record],
+                producer_id=producer_id,
+                producer_epoch=0,
+                base_sequence=sequence,
+                transactional=True,
+            )
+            assert not leader.append_own(data, 1_000, is_transactional=True).error
+
+        async def compare(stable: int, aborted: list[tuple[int, int]]) -> None:
+            await trio.until(lambda: follower.high_watermark == leader.log.next_offset, "it has followed")
+            told = []
+            for node_id in (1, 2):
+                part = await fetched(trio, node_id, 0, isolation_level=1)
+                named = [(one.producer_id, one.first_offset) for one in part.aborted_transactions]
+                told.append((part.high_watermark, part.last_stable_offset, named, part.records))
+            assert told[0] == told[1]
+            assert told[0][1:3] == (stable, aborted)
+
+        write(7, 0)
+        write(8, 0)
+        await compare(0, [])
+        leader.append_marker(Marker(is_commit=False, coordinator_epoch=0), 7, 0, 1_000, 0)
+        await compare(1, [(7, 0)])
+        leader.append_marker(Marker(is_commit=True, coordinator_epoch=0), 8, 0, 1_000, 0)
+        await compare(4, [(7, 0)])
+
+    with World(8) as world:
+        world.run(scene(Trio(world)))
+        assert not world.failures

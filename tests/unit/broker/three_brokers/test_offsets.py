@@ -49,6 +49,7 @@ def test_right_after_an_election_the_end_of_the_log_is_not_told_to_consumers() -
 
     with World(1) as world:
         world.run(scene(Trio(world)))
+        assert not world.failures
 
 
 def test_a_leader_that_nobody_follows_tells_its_end_when_the_others_are_out_of_sync() -> None:
@@ -59,6 +60,7 @@ def test_a_leader_that_nobody_follows_tells_its_end_when_the_others_are_out_of_s
 
     with World(2) as world:
         world.run(scene(Trio(world)))
+        assert not world.failures
 
 
 def test_offsets_are_told_by_the_leader_only_and_by_its_epoch() -> None:
@@ -93,3 +95,4 @@ def test_offsets_are_told_by_the_leader_only_and_by_its_epoch() -> None:
 
     with World(3) as world:
         world.run(scene(Trio(world)))
+        assert not world.failures

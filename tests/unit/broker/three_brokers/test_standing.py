@@ -53,6 +53,7 @@ def test_a_whole_cluster_has_nothing_to_complain_of() -> None:
 
     with World(1) as world:
         world.run(scene(Trio(world)))
+        assert not world.failures
 
 
 def test_what_a_dead_broker_leaves_behind_is_told_and_takes_nobody_else_out_of_service() -> None:
@@ -86,6 +87,7 @@ def test_what_a_dead_broker_leaves_behind_is_told_and_takes_nobody_else_out_of_s
 
     with World(2) as world:
         world.run(scene(Trio(world)))
+        assert not world.failures
 
 
 def test_a_slow_follower_lags_leaves_the_in_sync_set_and_comes_back() -> None:
@@ -114,6 +116,7 @@ def test_a_slow_follower_lags_leaves_the_in_sync_set_and_comes_back() -> None:
 
     with World(3) as world:
         world.run(scene(Trio(world)))
+        assert not world.failures
 
 
 def test_settings_of_a_broker_are_told_by_itself_only() -> None:
@@ -126,3 +129,4 @@ def test_settings_of_a_broker_are_told_by_itself_only() -> None:
 
     with World(4) as world:
         world.run(scene(Trio(world)))
+        assert not world.failures

@@ -47,7 +47,9 @@ def test_every_broker_tells_who_leads_who_is_in_sync_and_who_is_gone() -> None:
             assert (lonely.replica_nodes, lonely.isr_nodes, lonely.offline_replicas) == ((1,), (), (1,))
             # Below min.insync.replicas nothing more is committed, so that broker 1 still has all that is (KIP-966).
             assert (await described(trio, node_id)).eligible_leader_replicas == (1,)
-            assert (await described(trio, node_id, "lonely")).eligible_leader_replicas == (1,)
+            described_lonely = await described(trio, node_id, "lonely")
+            assert described_lonely.eligible_leader_replicas == (1,)
+            assert (described_lonely.error_code, described_lonely.leader_id) == (ErrorCode.none, NO_LEADER)
             for wants_fenced, expected in (
                 (False, {2: False, 3: False}),
                 (True, {1: True, 2: False, 3: False}),
@@ -58,6 +60,7 @@ def test_every_broker_tells_who_leads_who_is_in_sync_and_who_is_gone() -> None:
 
     with World(1) as world:
         world.run(scene(Trio(world)))
+        assert not world.failures
 
 
 def test_a_topic_made_by_any_broker_is_told_with_a_leader_that_serves() -> None:
@@ -75,6 +78,7 @@ def test_a_topic_made_by_any_broker_is_told_with_a_leader_that_serves() -> None:
 
     with World(2) as world:
         world.run(scene(Trio(world, lambda _: {"default.replication.factor": "3"})))
+        assert not world.failures
 
 
 def test_while_there_is_no_controller_clients_are_shown_a_broker_that_takes_their_requests() -> None:
@@ -88,3 +92,4 @@ def test_while_there_is_no_controller_clients_are_shown_a_broker_that_takes_thei
 
     with World(3) as world:
         world.run(scene(Trio(world)))
+        assert not world.failures

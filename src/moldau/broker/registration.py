@@ -9,7 +9,7 @@ controlled shut-down). One task does all the asking, so that no two lives are re
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from uuid import UUID
 
 from moldau.base.errors import ErrorCode, KafkaError
@@ -62,6 +62,8 @@ class Registrar:
         self._is_leaving = False
         self.epoch = NO_EPOCH
         """Of this broker's life in the cluster."""
+        self.on_registered: Callable[[], Awaitable[None]] | None = None
+        """Called in each new epoch, while the broker is fenced: what the controller must know before it may lead."""
 
     async def begin(
         self,
@@ -146,6 +148,8 @@ class Registrar:
                 or self._membership.incarnation != incarnation  # in another session, it registers anew
             )
         )
+        if self.on_registered is not None:
+            await self.on_registered()
 
     async def shut_down(self, is_controlled: bool) -> None:
         """Have the leaders moved that this broker has, while it goes on to serve."""

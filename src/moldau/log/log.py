@@ -78,6 +78,7 @@ class Log:
         "folder",
         "log_start_offset",
         "next_offset",
+        "on_start_moved",
         "producing",
         "reshaping",
         "segments",
@@ -104,6 +105,7 @@ class Log:
         self._on_error = on_error
         self.log_start_offset = loaded.log_start_offset
         self.next_offset = loaded.next_offset
+        self.on_start_moved: Callable[[], object] | None = None
         self.epochs = loaded.epochs
         self.segments = Segments(runtime.disk, folder, loaded.bases, loaded.active)
         self.failure: OSError | None = None
@@ -310,6 +312,8 @@ class Log:
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self.epochs.truncate_from_start(offset)  # written with the next flush: recovery does it again
+            if self.on_start_moved is not None:
+                self.on_start_moved()
 
     async def remove_old_segments(self) -> int:
         """Take the segments that lie below the log's start out of it; returns how many. Never the active one.

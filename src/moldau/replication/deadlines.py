@@ -53,6 +53,13 @@ class Deadlines(Generic[W]):
             self._entries = [entry for entry in self._entries if not entry[2].is_done]
             heapq.heapify(self._entries)
 
+    def hasten(self, waiter: W, deadline_s: float) -> None:
+        """One of those that wait has an earlier deadline now."""
+        self._sequence += 1
+        heapq.heappush(self._entries, (deadline_s, self._sequence, waiter))
+        if self._timer is None or deadline_s < self._timer_due_s:
+            self._set_timer(deadline_s)
+
     def note_done(self) -> None:
         """One of those that wait is done."""
         self.living -= 1

@@ -12,12 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moldau.base.errors import ErrorCode
 from moldau.runtime.ports import Random
 
+if TYPE_CHECKING:
+    from moldau.replication.follower_session import FollowerSession
+
 NO_SESSION = 0
+NO_REPLICA = -1
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
@@ -92,6 +96,17 @@ class FetchSession:
     partitions: dict[Key, WantedPartition]
     epoch: int
     last_used_s: float
+    follower: FollowerSession | None = None
+    """Where a broker fetches: it says which partitions are to be read."""
+
+    @property
+    def replica(self) -> int:
+        return NO_REPLICA if self.follower is None else self.follower.replica
+
+    def forget(self, key: Key) -> None:
+        wanted = self.partitions.pop(key, None)
+        if wanted is not None and self.follower is not None:
+            self.follower.forget(wanted)
 
 
 @dataclass(slots=True)
@@ -118,22 +133,23 @@ class FetchSessions:
     def partition_count(self) -> int:
         return sum(len(session.partitions) for session in self._sessions.values())
 
-    def open(self, request: Any, version: int, now_s: float) -> FetchContext:
+    def open(self, request: Any, version: int, now_s: float, replica: int = NO_REPLICA) -> FetchContext:
+        """`replica`: the broker that fetches, where it is one."""
         session_id: int = getattr(request, "session_id", NO_SESSION)
         epoch: int = getattr(request, "session_epoch", FINAL_EPOCH)
         if epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
-            return self._continue(request, version, session_id, epoch, now_s)
+            return self._continue(request, version, session_id, epoch, now_s, replica)
         if session_id != NO_SESSION:
-            self._sessions.pop(session_id, None)
+            self._drop(session_id)
         partitions: dict[Key, WantedPartition] = {}
         _merge(partitions, request.topics)
         return FetchContext(list(partitions.values()), wants_session=epoch == INITIAL_EPOCH)
 
     def _continue(
-        self, request: Any, version: int, session_id: int, epoch: int, now_s: float
+        self, request: Any, version: int, session_id: int, epoch: int, now_s: float, replica: int
     ) -> FetchContext:
         session = self._sessions.pop(session_id, None)
-        if session is None:
+        if session is None or session.replica != replica:
             return FetchContext([], error=ErrorCode.fetch_session_id_not_found)
         self._sessions[session_id] = session  # now the most recently used
         if session.epoch != epoch:
@@ -143,13 +159,18 @@ class FetchSessions:
         session.last_used_s = now_s
         for forgotten in request.forgotten_topics_data:
             for index in forgotten.partitions:
-                session.partitions.pop((_topic_of(forgotten), index), None)
-        _merge(session.partitions, request.topics)
+                session.forget((_topic_of(forgotten), index))
+        named = _merge(session.partitions, request.topics)
         if not session.partitions:
-            del self._sessions[session_id]
+            self._drop(session_id)
             return FetchContext([])
         session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
-        return FetchContext(list(session.partitions.values()), session, is_incremental=True)
+        if session.follower is None:
+            return FetchContext(list(session.partitions.values()), session, is_incremental=True)
+        session.follower.fetched_s = now_s
+        for wanted in named:
+            session.follower.name(wanted)
+        return FetchContext(named, session, is_incremental=True)
 
     def keep(self, context: FetchContext, version: int, now_s: float) -> int:
         """Make the session that a full fetch asked for; returns its id, or 0 where there is no room."""
@@ -175,8 +196,13 @@ class FetchSessions:
         oldest = next(iter(self._sessions.values()))
         if now_s - oldest.last_used_s < EVICTION_S:
             return False
-        del self._sessions[oldest.id]
+        self._drop(oldest.id)
         return True
+
+    def _drop(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None and session.follower is not None:
+            session.follower.close()
 
 
 def rotate(session: FetchSession, served: Iterable[WantedPartition]) -> None:
@@ -195,7 +221,9 @@ def _topic_of(topic: Any) -> TopicRef:
     return NO_TOPIC_ID if topic.topic_id is None else bytes(topic.topic_id.bytes)
 
 
-def _merge(partitions: dict[Key, WantedPartition], topics: Iterable[Any]) -> None:
+def _merge(partitions: dict[Key, WantedPartition], topics: Iterable[Any]) -> list[WantedPartition]:
+    """What the request names, as it wants it now."""
+    named = []
     for topic in topics:
         ref = _topic_of(topic)
         for wanted in topic.partitions:
@@ -204,3 +232,5 @@ def _merge(partitions: dict[Key, WantedPartition], topics: Iterable[Any]) -> Non
             if partition is None:
                 partition = partitions[key] = WantedPartition(ref, wanted.partition)
             partition.update(wanted)
+            named.append(partition)
+    return named

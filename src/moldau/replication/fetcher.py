@@ -16,6 +16,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import NamedTuple
 
 from moldau.base.errors import ErrorCode, KafkaError
@@ -24,7 +25,6 @@ from moldau.log.log import Log
 from moldau.peers.connection import PeerConnection
 from moldau.peers.errors import Busy, Disconnected
 from moldau.peers.peer import Peer
-from moldau.records.batch import HEADER_BYTES, read_header
 from moldau.replication.follower import Next, Step, after_answer, after_bounds, fetch_position
 from moldau.replication.leader_bounds import leader_bounds
 from moldau.replication.partition import Partition
@@ -44,6 +44,8 @@ log = logging.getLogger(__name__)
 FETCH = 1
 BATCHES_PER_TURN = 400
 """Batches appended before others get their turn of the loop: a few milliseconds."""
+PARTITIONS_PER_REQUEST_MAX = 500
+"""New places that one request tells, so that the leader looks at them within a few milliseconds."""
 BACKOFF_MIN_S = 0.01
 """The first pause after an error: a new leader may hear of its election a moment after its followers."""
 SESSION_ERRORS = frozenset(
@@ -117,6 +119,8 @@ class Fetcher:
         self._settings = settings
         self._followed: dict[Key, Followed] = {}
         self._session_id = self._session_epoch = 0
+        self._asks_for_all = False
+        """The leader has no room for a session: each request names every partition."""
         self._in_session: dict[Key, None] = {}
         self._positions: dict[Key, int] = {}
         """From where the leader has sent, in the request that was answered last."""
@@ -232,7 +236,8 @@ class Fetcher:
         version = self._peer.version_of(FETCH, REPLICA_FETCH_MAX_VERSION)
         topics: dict[bytes, list[WantedPartition]] = {}
         positions: dict[Key, int] = {}
-        for key in self._to_ask:
+        asked = self._take_asked()
+        for key in asked:
             wanted = self._wanted(self._followed[key])
             topics.setdefault(key[0], []).append(wanted)
             positions[key] = wanted.fetch_offset
@@ -241,7 +246,7 @@ class Fetcher:
             forgotten.setdefault(topic_id, []).append(index)
             del self._in_session[topic_id, index]
             self._positions.pop((topic_id, index), None)
-        self._in_session |= self._to_ask
+        self._in_session |= asked
         body = pack_replica_fetch(
             version,
             self._node_id,
@@ -254,10 +259,21 @@ class Fetcher:
             topics=list(topics.items()),
             forgotten=list(forgotten.items()),
         )
-        self._to_ask, self._to_leave = {}, {}
+        self._to_leave = {}
         if self._session_id:
             self._session_epoch = self._session_epoch % (2**31 - 1) + 1
         return Sent(connection.send_raw(FETCH, version, body, self._settings.timeout_s), positions)
+
+    def _take_asked(self) -> dict[Key, None]:
+        """What the next request names."""
+        asked = self._to_ask
+        if len(asked) <= PARTITIONS_PER_REQUEST_MAX or self._asks_for_all:
+            self._to_ask = {}
+            return asked
+        some = dict.fromkeys(islice(asked, PARTITIONS_PER_REQUEST_MAX))
+        for key in some:
+            del asked[key]
+        return some
 
     def _wanted(self, followed: Followed) -> WantedPartition:
         partition = followed.partition
@@ -285,6 +301,7 @@ class Fetcher:
         if not self._session_epoch:
             self._session_id = response.session_id
             self._session_epoch = 1 if response.session_id else 0
+            self._asks_for_all = not response.session_id
         unflushed: list[Log] = []
         for fetched in response.partitions:
             followed = self._followed.get((fetched[0], fetched[1]))
@@ -339,9 +356,6 @@ class Fetcher:
         """Whether it was appended, and the partition is still followed."""
         partition = followed.partition
         self.fetched_bytes += len(records)
-        if len(records) >= HEADER_BYTES and read_header(records).last_offset < partition.log.next_offset:
-            self._ask(followed)  # it was asked for before the last answer was taken, and came with that one
-            return True
         position = 0
         try:
             while True:

@@ -50,6 +50,7 @@ class Follower:
         "caught_up_s",
         "end_at_fetch",
         "fetched_s",
+        "is_at_end",
         "log_start_offset",
         "next_offset",
     )
@@ -63,11 +64,20 @@ class Follower:
         """When it last had all that the leader had."""
         self.fetched_s = caught_up_s
         self.end_at_fetch = UNKNOWN_OFFSET
+        self.is_at_end = False
+        """It has all that the leader has: it need not be heard of again before the log grows."""
+
+    def note_growth(self, fetched_s: float) -> None:
+        """The log is about to be ahead of it. `fetched_s`: when it last asked, for this partition or others."""
+        if self.is_at_end:
+            self.is_at_end = False
+            self.caught_up_s = max(self.caught_up_s, fetched_s)
 
     def note_fetch(
         self, next_offset: int, log_start_offset: int, broker_epoch: int, end_offset: int, now_s: float
     ) -> None:
-        if next_offset >= end_offset:
+        self.is_at_end = next_offset >= end_offset
+        if self.is_at_end:
             self.caught_up_s = max(self.caught_up_s, now_s)
         elif self.end_at_fetch >= 0 and next_offset >= self.end_at_fetch:
             self.caught_up_s = max(self.caught_up_s, self.fetched_s)
@@ -176,6 +186,12 @@ class PartitionLeader:
         if self.is_alone and self._has_enough:
             self.high_watermark = local_offset
         return self.high_watermark
+
+    def outgrows(self, replica: int, fetched_s: float) -> None:
+        """Its log has grown, and a follower that had everything, when it last asked, has not any more."""
+        follower = self.followers.get(replica)
+        if follower is not None:
+            follower.note_growth(fetched_s)
 
     def flushed(self, local_offset: int, now_s: float) -> int:
         """What waited for the disk counts now."""

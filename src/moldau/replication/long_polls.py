@@ -1,9 +1,9 @@
 """Long polls of Fetch, parked as data: with their deadlines and what would complete them.
 
-Readers wait for a partition's high watermark, followers for the end of its log: each kind has its own `Watchers` of
-the partition. Growth only notes who has waited long enough; they are answered in a later turn of the loop, a bounded
-number in each, so that the producer gets its own answer first. A poll stands in that queue once, however often its
-partitions grow meanwhile.
+Readers wait for a partition's high watermark, in the `Watchers` of each of their partitions; a follower's session says
+when its poll is to be answered (`follower_session`). Growth only notes who has waited long enough; they are answered in
+a later turn of the loop, a bounded number in each, so that the producer gets its own answer first. A poll stands in
+that queue once, however often its partitions grow meanwhile.
 
 A poll that is done lets go of its request at once. Nothing here may go round in a circle, which only the garbage
 collector would find: it hardly ever looks at what has waited for a while (`tune_gc`).
@@ -52,12 +52,13 @@ class LongPoll:
 
 
 Watchers: TypeAlias = dict[LongPoll, None]
-"""Who waits for one end of a partition, in the order in which they came."""
+"""Who waits for a partition's high watermark, in the order in which they came."""
 
 
 class LongPolls:
     def __init__(self, tasks: Tasks, clock: Clock) -> None:
         self._tasks = tasks
+        self._clock = clock
         self._deadlines = Deadlines[LongPoll](tasks, clock, self._complete)
         self._woken: deque[LongPoll] = deque()
         self._is_waking = False
@@ -78,6 +79,19 @@ class LongPolls:
     def hurry(self, poll: LongPoll) -> None:
         """Its client has more to ask: answer with what there is."""
         self._complete(poll)
+
+    def wake(self, poll: LongPoll) -> None:
+        """It has waited long enough: answer it in a later turn."""
+        if not poll.is_woken:
+            poll.is_woken = True
+            self._woken.append(poll)
+            self._schedule_wake()
+
+    def hasten(self, poll: LongPoll, delay_s: float) -> None:
+        """It has waited long enough when so much time has passed."""
+        deadline_s = self._clock.monotonic() + delay_s
+        if deadline_s < poll.deadline_s:
+            self._deadlines.hasten(poll, deadline_s)
 
     def on_growth(self, watchers: Watchers, added_bytes: int) -> None:
         """There is more to read: note who has waited long enough, answer them in a later turn."""

@@ -17,6 +17,7 @@ import asyncio
 import uuid
 from collections import deque
 from collections.abc import Callable, Hashable
+from typing import Protocol
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
@@ -35,6 +36,24 @@ from moldau.replication.replication import Replication, Write
 NO_EPOCH = -1
 UNCOMMITTED_SIZES_MAX = 1024
 """Appends whose sizes are remembered until they are committed; further ones are counted with the last."""
+
+
+class EndWatcher(Protocol):
+    """A follower that waits for the end of the log (`follower_session`)."""
+
+    @property
+    def fetched_s(self) -> float:
+        """When it last asked for anything."""
+
+    def on_growth(self, added_bytes: int) -> None: ...
+    def on_change(self) -> None:
+        """The partition is not led here any more, or in another epoch."""
+
+    def on_news(self) -> None:
+        """The high watermark or the start of the log has moved."""
+
+    def on_out_of_sync(self) -> None:
+        """It is not in the in-sync set."""
 
 
 class Partition:
@@ -75,13 +94,14 @@ class Partition:
         self.topic_id = topic_id
         self.topic_id_bytes = topic_id.bytes
         self.log = log
+        log.on_start_moved = self._tell_followers
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.next_offset)
         self.leader: PartitionLeader | None = None
         """While this broker leads it."""
         self.watchers: Watchers = {}
         """Readers, who wait for the high watermark."""
-        self.end_watchers: Watchers = {}
-        """Followers, who wait for the end of the log."""
+        self.end_watchers: dict[int, EndWatcher] = {}
+        """Followers by their broker ids."""
         self.turns: dict[Hashable, asyncio.Future[None]] = {}
         """Of the connections that wait to append (see `replication.turns`)."""
         self.on_advance: Callable[[], object] | None = None
@@ -158,14 +178,17 @@ class Partition:
         """Whoever waits on it must look again: it has another leader, or is gone."""
         if self.watchers:
             self._replication.long_polls.on_change(self.watchers)
-        if self.end_watchers:
-            self._replication.long_polls.on_change(self.end_watchers)
+        for watcher in self.end_watchers.values():
+            watcher.on_change()
 
     def _look_at_in_sync(self) -> None:
         """The in-sync set, or what is asked of it, may have changed."""
         leader = self.leader
         assert leader is not None
         self.is_open = leader.has_enough_in_sync and not self.is_internal
+        for replica, watcher in self.end_watchers.items():
+            if replica not in leader.state.isr:
+                watcher.on_out_of_sync()
         if not leader.has_enough_in_sync and self._writes:
             writes, self._writes = self._writes, deque()
             for write in writes:
@@ -191,6 +214,7 @@ class Partition:
     def come_online(self, log: Log) -> None:
         """There is a log for it after all."""
         self.log = log
+        log.on_start_moved = self._tell_followers
         self.high_watermark = log.next_offset
         self.refusal = ErrorCode.none
         self.change(self.state)
@@ -268,8 +292,9 @@ class Partition:
         replication = self._replication
         if flush_due:
             self._flush()
-        if self.end_watchers:
-            replication.long_polls.on_growth(self.end_watchers, added_bytes)
+        for replica, watcher in self.end_watchers.items():
+            watcher.on_growth(added_bytes)
+            leader.outgrows(replica, watcher.fetched_s)
         if self._flushes == 0 and leader.is_alone:
             self.high_watermark = leader.appended(next_offset)
             if self.high_watermark == next_offset:
@@ -373,6 +398,7 @@ class Partition:
             self._replication.finish(writes.popleft(), ErrorCode.none)
         if self.watchers:
             self._replication.long_polls.on_growth(self.watchers, max(1, added_bytes))
+        self._tell_followers()
         if self.on_advance is not None:
             self.on_advance()
 
@@ -394,6 +420,10 @@ class Partition:
         return max(first, self.log.log_start_offset)
 
     # Followers of this leader
+
+    def _tell_followers(self) -> None:
+        for watcher in self.end_watchers.values():
+            watcher.on_news()
 
     def is_followed_by(self, replica: int) -> bool:
         return self.leader is not None and replica in self.leader.followers
@@ -422,8 +452,6 @@ class Partition:
         if not 0 <= offset <= self.high_watermark:
             raise KafkaError(ErrorCode.offset_out_of_range)
         self.log.delete_records_before(offset)
-        if self.end_watchers:
-            self._replication.long_polls.on_change(self.end_watchers)
 
     def low_watermark(self, is_alive: Callable[[int], bool]) -> int | None:
         """Where the log begins on all living replicas; None where this broker does not lead it."""

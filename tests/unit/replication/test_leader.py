@@ -194,3 +194,26 @@ def test_the_high_watermark_never_moves_back() -> None:
     led = leader(next_offset=10, high_watermark=10)
     assert fetch(led, 2, 3) == 10
     assert led.changed(led.state._replace(isr=(1, 3), partition_epoch=8), 1.0) == 10
+
+
+def test_a_follower_that_had_everything_while_nothing_came_does_not_lag_when_the_log_grows() -> None:
+    led = leader()
+    for replica in (2, 3):
+        fetch(led, replica, 0, now_s=1.0)
+    led.outgrows(2, fetched_s=999.5)  # it has asked all the time, for other partitions
+    led.outgrows(3, fetched_s=1.0)  # it has not
+    led.appended(10)
+    led.tick(10, 1000.0)
+    assert [member for member, _ in led.take_wish().isr] == [1, 2]
+
+
+def test_a_follower_that_did_not_have_everything_is_not_excused_by_its_other_fetches() -> None:
+    led = leader()
+    led.appended(10)
+    fetch(led, 2, 4, now_s=1.0)
+    fetch(led, 3, 10, now_s=1.0)
+    for replica in (2, 3):
+        led.outgrows(replica, fetched_s=999.5)
+    led.appended(20)
+    led.tick(20, 1000.0)
+    assert [member for member, _ in led.take_wish().isr] == [1, 3]

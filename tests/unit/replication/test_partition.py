@@ -15,6 +15,8 @@ from moldau.config.topic import topic_config
 from moldau.log.manager import LogManager
 from moldau.metadata.image import PartitionState
 from moldau.records.record import Record, build_batch
+from moldau.replication.fetch_session import WantedPartition
+from moldau.replication.follower_session import FollowerSession
 from moldau.replication.long_polls import LongPoll
 from moldau.replication.partition import Partition
 from moldau.replication.replication import Replication
@@ -90,11 +92,17 @@ class Stage:
     def sleep(self, seconds: float) -> None:
         self.world.run(self.world.sleep(seconds))
 
-    def poll(self, *, for_end: bool = False) -> LongPoll:
-        watchers = self.partition.end_watchers if for_end else self.partition.watchers
+    def poll(self) -> LongPoll:
+        watchers = self.partition.watchers
         poll = LongPoll(lambda _: None, FAR_S, 1, [watchers])
         watchers[poll] = None
         return poll
+
+    def follower_poll(self) -> LongPoll:
+        session = FollowerSession(2, self.replication.long_polls, 0.0)
+        session.watch(self.partition, WantedPartition("orders", 0))
+        session.poll = LongPoll(lambda _: None, FAR_S, 1, ())
+        return session.poll
 
 
 @pytest.fixture
@@ -113,7 +121,7 @@ def test_acks_all_is_answered_when_the_whole_in_sync_set_has_the_record(three: S
 
 
 def test_acks_1_is_answered_at_once_and_readers_wait_all_the_same(three: Stage) -> None:
-    reader, follower = three.poll(), three.poll(for_end=True)
+    reader, follower = three.poll(), three.follower_poll()
     three.append(acks_all=False)
     assert three.answers == [ErrorCode.none]
     assert follower.is_woken and not reader.is_woken
@@ -153,7 +161,7 @@ def test_what_waits_is_told_when_too_few_are_left_in_sync() -> None:
 def test_a_retry_waits_for_its_batch_to_be_committed_and_wakes_nobody(three: Stage) -> None:
     """Promise 3."""
     three.append(sequence=0)
-    reader, follower = three.poll(), three.poll(for_end=True)
+    reader, follower = three.poll(), three.follower_poll()
     three.append(sequence=0)
     assert three.partition.log.next_offset == 1
     assert three.answers == [] and not follower.is_woken and not reader.is_woken

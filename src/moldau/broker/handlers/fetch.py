@@ -29,7 +29,14 @@ from moldau.base.limits import COLD_READ_RETRIES_MAX, INLINE_FETCH_BYTES_MAX
 from moldau.broker.connection import Answer, Connection, Slot
 from moldau.broker.leader_hints import current_leader, endpoints_of
 from moldau.log.reader import Slice
-from moldau.replication.fetch_session import NO_SESSION, FetchContext, WantedPartition, rotate
+from moldau.replication.fetch_session import (
+    NO_REPLICA,
+    NO_SESSION,
+    FetchContext,
+    WantedPartition,
+    rotate,
+)
+from moldau.replication.follower_session import HIGH_WATERMARK_DELAY_S, FollowerSession
 from moldau.replication.long_polls import LongPoll
 from moldau.replication.partition import NO_EPOCH, Partition
 from moldau.replication.replica_selector import nearest_replica
@@ -42,11 +49,7 @@ VERSIONS = (4, 18)
 
 READ_COMMITTED = 1
 FOLLOWERS_SERVE_SINCE_VERSION = 11
-HIGH_WATERMARK_DELAY_S = 0.025
-"""How long a follower that has everything waits to hear that it is committed. Kafka's tell it at once, which costs a
-further fetch for each batch; nobody waits for it but readers of a follower, and a new leader's first readers."""
 UNKNOWN_OFFSET = -1
-NO_REPLICA = -1
 TELLS_THE_LEADER = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)  # KIP-951
 LEADER: Final = 8  # where a partition's answer has its current leader
 RECORDS: Final = 9  # and its records
@@ -60,8 +63,11 @@ def serve(
 ) -> Answer | None:
     request = decode_request(API_KEY, version, frame, position)
     now_s = broker.clock.monotonic()
-    context = broker.fetch_sessions.open(request, version, now_s)
-    fetch = Fetch(broker, connection, request, version, correlation_id, context)
+    replica = _replica_of(request)
+    context = broker.fetch_sessions.open(
+        request, version, now_s, NO_REPLICA if replica is None else replica.id
+    )
+    fetch = Fetch(broker, connection, request, version, correlation_id, context, replica)
     if context.error:
         return fetch.refuse(context.error)
     wait_s = request.max_wait.total_seconds()
@@ -86,6 +92,7 @@ class Fetch:
         "_connection",
         "_context",
         "_correlation_id",
+        "_follower",
         "_has_diverged",
         "_has_error",
         "_has_preferred",
@@ -111,6 +118,7 @@ class Fetch:
         version: int,
         correlation_id: int,
         context: FetchContext,
+        replica: Replica | None = None,
     ) -> None:
         self._broker = broker
         self._connection = connection
@@ -120,7 +128,11 @@ class Fetch:
         self._max_bytes: int = min(request.max_bytes, broker.fetch_bytes_max)
         self._min_bytes: int = min(request.min_bytes, self._max_bytes)
         self._is_committed_only = request.isolation_level == READ_COMMITTED
-        self._replica = _replica_of(request)
+        self._replica = replica
+        self._follower: FollowerSession | None = None
+        if replica is not None:
+            kept = context.session.follower if context.session is not None else None
+            self._follower = kept or FollowerSession(replica.id, broker.long_polls, broker.clock.monotonic())
         self._rack: str = ""
         """The consumer's, where it decides who serves it."""
         if broker.selects_by_rack and self._replica is None and version >= FOLLOWERS_SERVE_SINCE_VERSION:
@@ -144,7 +156,7 @@ class Fetch:
         self._total_bytes = 0
         self._has_error = self._has_diverged = self._has_preferred = False
         inline_left = INLINE_FETCH_BYTES_MAX
-        for wanted in self._context.partitions:
+        for wanted in self._to_read():
             try:
                 partition: Partition = self._broker.partition(wanted.topic, wanted.index)
             except KafkaError as error:
@@ -176,8 +188,15 @@ class Fetch:
                 inline_left -= len(records)
             partitions.append(partition)
             self._wanted.append(wanted)
+            if self._follower is not None:
+                self._follower.watch(partition, wanted)
             reads.append((wanted, answer))
         self._is_noted = True
+
+    def _to_read(self) -> Sequence[WantedPartition]:
+        if self._follower is None or not self._context.is_incremental:
+            return self._context.partitions
+        return list(self._follower.due)
 
     def _read_one(self, partition: Partition, wanted: WantedPartition, inline_left: int) -> Fetched:
         error = self._check(partition, max(wanted.current_leader_epoch, NO_EPOCH))
@@ -283,7 +302,7 @@ class Fetch:
             or self._has_error
             or self._has_diverged
             or self._has_preferred
-            or not self._partitions
+            or not (self._partitions if self._follower is None else self._follower)
         )
 
     # ---- waiting ----------------------------------------------------------------------------------------------
@@ -297,13 +316,14 @@ class Fetch:
         missing_bytes = self._min_bytes - self._total_bytes
         if self._is_committed_only and any(p.last_stable_offset < p.high_watermark for p in self._partitions):
             missing_bytes = 1  # a marker of a few bytes may make all that lies before it readable
-        is_reader = self._replica is None
-        places = [p.watchers if is_reader else p.end_watchers for p in self._partitions]
-        if not is_reader and self._has_untold_high_watermark():
+        follower = self._follower
+        places = [p.watchers for p in self._partitions] if follower is None else ()
+        if follower is not None and self._has_untold_high_watermark():
             deadline_s = min(deadline_s, broker.clock.monotonic() + HIGH_WATERMARK_DELAY_S)
         poll = LongPoll(partial(self._complete, slot), deadline_s, missing_bytes, places)
         slot.on_cancel = partial(broker.long_polls.cancel, poll)
-        if not is_reader:
+        if follower is not None:
+            follower.poll = poll
             slot.hurry = partial(broker.long_polls.hurry, poll)
         broker.long_polls.park(poll)
 
@@ -367,13 +387,22 @@ class Fetch:
     def refuse(self, error: ErrorCode) -> Answer:
         return pack_fetch_response(self._correlation_id, self._version, 0, error, NO_SESSION, [])
 
+    def _keep_follower(self) -> None:
+        """A follower's session is kept with what was read for it; without one, nothing is."""
+        if self._follower is not None and self._context.session is not None:
+            self._context.session.follower = self._follower
+            for wanted, _ in self._reads:
+                self._follower.name(wanted)
+        elif self._follower is not None:
+            self._follower.close()
+
     def answer(self) -> Answer:
         broker, context = self._broker, self._context
         if context.is_incremental:
             assert context.session is not None
             session_id = context.session.id
             reads = [read for read in self._reads if _has_news(*read)]
-            if self._total_bytes:
+            if self._total_bytes and self._follower is None:
                 rotate(context.session, [wanted for wanted, answer in reads if answer[RECORDS]])
         else:
             session_id = broker.fetch_sessions.keep(context, self._version, broker.clock.monotonic())
@@ -381,6 +410,9 @@ class Fetch:
             if session_id:
                 for read in reads:
                     _has_news(*read)
+            self._keep_follower()
+        if self._follower is not None:
+            _note_answered(self._follower, self._reads)
         broker.metrics.fetched_bytes += self._total_bytes
         endpoints: Sequence[NodeEndpoint] = ()
         if self._has_error:
@@ -390,6 +422,12 @@ class Fetch:
         )
         first = pieces[0]
         return first if len(pieces) == 1 and isinstance(first, bytes) else pieces
+
+
+def _note_answered(follower: FollowerSession, reads: list[tuple[WantedPartition, Fetched]]) -> None:
+    for wanted, answer in reads:
+        is_well = not answer[1] and answer[7] is None  # no error, and no diverging epoch
+        follower.answered(wanted, is_well=is_well, has_records=bool(answer[RECORDS]))
 
 
 def _has_news(wanted: WantedPartition, answer: Fetched) -> bool:

@@ -1,0 +1,180 @@
+"""A follower's session reads what is worth a look, and nothing else. R2, R3."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from moldau.replication.fetch_session import WantedPartition
+from moldau.replication.follower_session import HIGH_WATERMARK_DELAY_S, FollowerSession
+from moldau.replication.long_polls import LongPoll
+
+REPLICA = 2
+FAR_S = 1e9
+
+
+class Polls:
+    """Notes who is woken, and when."""
+
+    def __init__(self) -> None:
+        self.woken: list[LongPoll] = []
+        self.hastened: list[float] = []
+
+    def wake(self, poll: LongPoll) -> None:
+        self.woken.append(poll)
+
+    def hasten(self, _poll: LongPoll, delay_s: float) -> None:
+        self.hastened.append(delay_s)
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.polls = Polls()
+        self.session = FollowerSession(REPLICA, self.polls, 0.0)  # type: ignore[arg-type]
+
+    def partition(self, next_offset: int = 10, isr: tuple[int, ...] = (1, REPLICA)) -> Any:
+        return SimpleNamespace(
+            end_watchers={},
+            leader=SimpleNamespace(state=SimpleNamespace(isr=isr)),
+            log=SimpleNamespace(next_offset=next_offset, log_start_offset=0),
+            high_watermark=next_offset,
+        )
+
+    def wanted(self, index: int = 0, fetch_offset: int = 10) -> WantedPartition:
+        wanted = WantedPartition("t", index)
+        wanted.fetch_offset = fetch_offset
+        wanted.sent_high_watermark, wanted.sent_log_start_offset = 10, 0
+        return wanted
+
+    def fetched(self, partition: Any, wanted: WantedPartition, *, has_records: bool = False) -> None:
+        """The follower names a partition, and is answered."""
+        self.session.name(wanted)
+        self.session.watch(partition, wanted)
+        self.session.answered(wanted, is_well=True, has_records=has_records)
+
+    def park(self, missing_bytes: int = 1) -> LongPoll:
+        self.session.poll = LongPoll(lambda _: None, FAR_S, missing_bytes, ())
+        return self.session.poll
+
+    @property
+    def due(self) -> list[WantedPartition]:
+        return list(self.session.due)
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def test_what_is_quiet_is_not_read_again(stage: Stage) -> None:
+    stage.fetched(stage.partition(), stage.wanted())
+    assert stage.due == []
+    assert len(stage.session) == 1
+
+
+def test_what_has_grown_is_due_and_wakes_the_fetch_that_waits(stage: Stage) -> None:
+    quiet, busy = stage.partition(), stage.partition()
+    stage.fetched(quiet, stage.wanted(0))
+    stage.fetched(busy, wanted := stage.wanted(1))
+    poll = stage.park(missing_bytes=100)
+    busy.end_watchers[REPLICA].on_growth(60)
+    assert stage.due == [wanted] and stage.polls.woken == []
+    busy.end_watchers[REPLICA].on_growth(60)
+    assert stage.due == [wanted] and stage.polls.woken == [poll]
+
+
+def test_records_are_sent_once_before_the_follower_says_where_it_is(stage: Stage) -> None:
+    partition = stage.partition(next_offset=20)
+    stage.fetched(partition, wanted := stage.wanted(), has_records=True)
+    poll = stage.park()
+    partition.end_watchers[REPLICA].on_growth(5)
+    partition.end_watchers[REPLICA].on_news()
+    partition.end_watchers[REPLICA].on_out_of_sync()
+    assert stage.due == [] and not poll.has_news
+    wanted.fetch_offset = 20
+    stage.session.name(wanted)
+    assert stage.due == [wanted]
+    partition.end_watchers[REPLICA].on_growth(5)
+    assert stage.polls.woken == [poll]
+
+
+def test_another_leader_is_told_at_once_even_after_records_were_sent(stage: Stage) -> None:
+    partition = stage.partition(next_offset=20)
+    stage.fetched(partition, wanted := stage.wanted(), has_records=True)
+    poll = stage.park(missing_bytes=1000)
+    partition.end_watchers[REPLICA].on_change()
+    assert stage.due == [wanted] and stage.polls.woken == [poll]
+
+
+@pytest.mark.parametrize("what", ["more to send", "high watermark", "log start", "out of sync", "not well"])
+def test_what_an_answer_does_not_settle_stays_due(stage: Stage, what: str) -> None:
+    partition, wanted = stage.partition(), stage.wanted()
+    if what == "more to send":
+        wanted.fetch_offset = 9
+    elif what == "high watermark":
+        wanted.sent_high_watermark = 9
+    elif what == "log start":
+        partition.log.log_start_offset = 3
+    elif what == "out of sync":
+        partition.leader.state.isr = (1,)
+    stage.session.name(wanted)
+    stage.session.watch(partition, wanted)
+    stage.session.answered(wanted, is_well=what != "not well", has_records=False)
+    assert stage.due == [wanted]
+
+
+def test_a_partition_that_could_not_be_found_stays_due(stage: Stage) -> None:
+    stage.session.name(wanted := stage.wanted())
+    stage.session.answered(wanted, is_well=False, has_records=False)
+    assert stage.due == [wanted] and len(stage.session) == 0
+
+
+def test_a_new_high_watermark_is_told_after_a_moment_once(stage: Stage) -> None:
+    partition = stage.partition()
+    stage.fetched(partition, wanted := stage.wanted())
+    stage.park()
+    partition.end_watchers[REPLICA].on_news()
+    partition.end_watchers[REPLICA].on_news()
+    assert stage.due == [wanted] and stage.polls.hastened == [HIGH_WATERMARK_DELAY_S]
+    assert stage.polls.woken == []
+
+
+def test_who_falls_out_of_the_in_sync_set_is_looked_at_with_every_fetch(stage: Stage) -> None:
+    partition = stage.partition()
+    stage.fetched(partition, wanted := stage.wanted())
+    partition.leader.state.isr = (1,)
+    partition.end_watchers[REPLICA].on_out_of_sync()
+    for _ in range(3):
+        assert stage.due == [wanted]
+        stage.session.answered(wanted, is_well=True, has_records=False)
+    partition.leader.state.isr = (1, REPLICA)
+    stage.session.answered(wanted, is_well=True, has_records=False)
+    assert stage.due == []
+
+
+def test_forgetting_and_closing_leave_nobody_behind(stage: Stage) -> None:
+    first, second = stage.partition(), stage.partition()
+    stage.fetched(first, forgotten := stage.wanted(0))
+    stage.fetched(second, stage.wanted(1))
+    stage.session.forget(forgotten)
+    assert REPLICA not in first.end_watchers and REPLICA in second.end_watchers
+    stage.session.close()
+    assert second.end_watchers == {}
+
+
+def test_a_newer_session_of_the_same_follower_takes_the_place_of_the_older(stage: Stage) -> None:
+    partition = stage.partition()
+    stage.fetched(partition, stage.wanted())
+    newer = FollowerSession(REPLICA, stage.polls, 1.0)  # type: ignore[arg-type]
+    newer.watch(partition, stage.wanted())
+    stage.session.close()
+    assert partition.end_watchers[REPLICA].fetched_s == 1.0
+
+
+def test_a_partition_that_was_made_anew_is_watched_in_the_place_of_the_old_one(stage: Stage) -> None:
+    old, new = stage.partition(), stage.partition()
+    stage.fetched(old, wanted := stage.wanted())
+    stage.session.watch(new, wanted)
+    assert old.end_watchers == {} and REPLICA in new.end_watchers

@@ -1,8 +1,9 @@
 """A network for the brokers of a test, whose links are cut by name: a namespace for each broker, and one between them.
 
-Packets go from a broker through a namespace that forwards them, to the others and to this process; a cut is a rule there
-that drops what one address sends to another, without a word, as a broken cable does. This process has two addresses: one
-for clients, one for the cluster store, so that a broker can be cut off from the store alone. Linux, as root.
+Packets go from a broker through a namespace that forwards them, to the others and to this process; a cut is a rule
+there that drops what one address sends to another, without a word, as a broken cable does. This process has two
+addresses: one for clients, one for the cluster store, so that a broker can be cut off from the store alone. Linux, as
+root.
 """
 
 from __future__ import annotations
@@ -52,12 +53,16 @@ class Network:
     def _drop(self, sender: int, receiver: int) -> None:
         rule = self.address(sender), self.address(receiver)
         if rule not in self._cuts:
-            self._in_the_middle("ip", "rule", "add", "from", rule[0], "to", rule[1], "blackhole", "pref", "100")
+            self._in_the_middle(
+                "ip", "rule", "add", "from", rule[0], "to", rule[1], "blackhole", "pref", "100"
+            )
             self._cuts.append(rule)
 
     def heal(self) -> None:
         for sender, receiver in self._cuts:
-            self._in_the_middle("ip", "rule", "del", "from", sender, "to", receiver, "blackhole", "pref", "100")
+            self._in_the_middle(
+                "ip", "rule", "del", "from", sender, "to", receiver, "blackhole", "pref", "100"
+            )
         self._cuts.clear()
 
     # How it is made
@@ -71,7 +76,15 @@ class Network:
         for last in (2, 3):
             ip("addr", "add", f"{self._prefix}.0.{last}/29", "dev", f"{self._name}w0")
         ip("link", "set", f"{self._name}w0", "up")
-        ip("route", "add", f"{self._prefix}.0.0/16", "via", f"{self._prefix}.0.1", "src", f"{self._prefix}.0.2")
+        ip(
+            "route",
+            "add",
+            f"{self._prefix}.0.0/16",
+            "via",
+            f"{self._prefix}.0.1",
+            "src",
+            f"{self._prefix}.0.2",
+        )
 
     def _make_place(self, broker_id: int) -> None:
         place, device = f"{self._name}b{broker_id}", f"{self._name}w{broker_id}"

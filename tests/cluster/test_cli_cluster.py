@@ -183,6 +183,17 @@ def test_a_drained_broker_holds_nothing_and_is_forgotten_when_it_is_gone(alone: 
     assert "There is no broker 3" in cli.run("cluster", "unregister", "3", code=4).stderr
 
 
+def test_a_broker_that_hangs_does_not_keep_the_next_one_from_being_asked(cli: Cli) -> None:
+    pid = cli.up.pid(1)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        found = cli.json("cluster", "describe")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert [one["id"] for one in found["brokers"]] == [1, 2, 3, 4]
+    assert cli.json("cluster", "health", "--wait", "60")["healthy"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
-from moldau.cli.client import reach_address
+from moldau.cli.client import reach_address, split_bootstrap
 from moldau.cli.errors import CliError, Exit, usage
 from moldau.cli.options import Target
 from moldau.cli.partition_health import PartitionView
@@ -30,6 +30,8 @@ TOPIC = 2  # a resource type of DescribeConfigs
 PREFERRED, UNCLEAN = 0, 1  # election types
 TOPICS_AT_ONCE = 500  # in one request for configs
 MIN_ISR = "min.insync.replicas"
+ANSWER_TIMEOUT_S = 3.0
+"""How long one of several brokers is waited for before the next is asked."""
 
 
 class BrokerView(NamedTuple):
@@ -76,10 +78,11 @@ class ClusterClient:
                 "Use a listener without TLS and SASL.",
             )
         self.target = target
-        self._bootstrap = reach_address(target)
         self._runner = asyncio.Runner(loop_factory=new_event_loop)
         self._runtime: Runtime | None = None
         self._peers: dict[Address, Peer] = {}
+        reach_address(target)  # or say why none can be reached
+        self._bootstrap = self._runner.run(self._first_that_answers(split_bootstrap(target.bootstrap)))
 
     def __enter__(self) -> Self:
         return self
@@ -92,6 +95,16 @@ class ClusterClient:
     ) -> None:
         self._runner.run(self._close())
         self._runner.close()
+
+    async def _first_that_answers(self, addresses: Sequence[Address]) -> Address:
+        """One that is stopped or hangs takes connections all the same. The last one is taken for granted."""
+        for address in addresses[:-1]:
+            try:
+                await self._peer(address).connection(min(self.target.timeout_s, ANSWER_TIMEOUT_S))
+            except (Disconnected, Busy):
+                continue
+            return address
+        return addresses[-1]
 
     async def _close(self) -> None:
         for peer in self._peers.values():
@@ -252,13 +265,16 @@ class ClusterClient:
             ) from error
 
     async def _answered(self, api: str, address: Address, message: object) -> Any:
-        if self._runtime is None:
-            self._runtime = real_runtime()
-        peer = self._peers.get(address)
-        if peer is None:
-            peer = self._peers[address] = Peer(self._runtime, address, CLIENT_ID)
+        peer = self._peer(address)
         await peer.connection(self.target.timeout_s)
         return await peer.ask(APIS_BY_NAME[api].key, message, self.target.timeout_s)
+
+    def _peer(self, address: Address) -> Peer:
+        if self._runtime is None:
+            self._runtime = real_runtime()
+        if address not in self._peers:
+            self._peers[address] = Peer(self._runtime, address, CLIENT_ID)
+        return self._peers[address]
 
     def _check(self, error: int, message: str | None, what: str) -> None:
         if error:

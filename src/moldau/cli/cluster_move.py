@@ -160,10 +160,12 @@ def planned(plan: Any) -> Wanted:
     try:
         wanted: Wanted = plan()
     except NotEnoughBrokers as error:
+        number = len(error.brokers)
+        there = f"only {count_of(number, 'broker')}" if number else "no broker"
+        ids = f" ({', '.join(map(str, error.brokers))})" if number else ""
         raise CliError(
             f"{error.place} is to have {count_of(error.wanted, 'replica')}, and there "
-            f"{'is' if len(error.brokers) == 1 else 'are'} only {count_of(len(error.brokers), 'broker')} "
-            f"for them ({', '.join(map(str, error.brokers)) or 'none'}).",
+            f"{'is' if number < 2 else 'are'} {there} for them{ids}.",
             "Add brokers, or lower it with `moldau cluster reassign --replication-factor`.",
         ) from error
     return wanted

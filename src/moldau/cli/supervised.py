@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 import threading
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 from moldau.cli.errors import CliError, Exit, unexpected
 from moldau.cli.launch import Launch, prepare_process, serve, stop_or_leave
@@ -28,6 +28,8 @@ log = logging.getLogger("moldau.cli")
 
 STOP = "stop"
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+_output: TextIO = sys.stdout
 
 
 class Order(NamedTuple):
@@ -49,6 +51,9 @@ class Order(NamedTuple):
 
 
 def main() -> None:
+    global _output
+    _output = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what else is printed gets nowhere between the lines that the supervisor reads
     order = Order(**json.loads(sys.stdin.readline()))
     end_with(order.supervisor)
     if sys.platform != "win32":
@@ -103,8 +108,8 @@ def end_with(supervisor: int) -> None:
 
 def tell(document: dict[str, Any]) -> None:
     try:
-        sys.stdout.write(json.dumps(document) + "\n")
-        sys.stdout.flush()
+        _output.write(json.dumps(document) + "\n")
+        _output.flush()
     except BrokenPipeError:
         pass  # the supervisor is gone, and so are we
 

@@ -64,16 +64,21 @@ class Keeper:
                 self.started.cancel()
 
     async def _run_once(self) -> None:
-        self._ready_s = self._error = None
-        process = self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *PROGRAM,
-            self.name,  # for those who look at the list of processes
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            limit=TOLD_BYTES_MAX,
-            **apart(),
-        )
+        self._ready_s = self._error = self._process = None
+        try:
+            process = self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *PROGRAM,
+                self.name,  # for those who look at the list of processes
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                limit=TOLD_BYTES_MAX,
+                **apart(),
+            )
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            self._error = CliError(f"There can be no process: {reason}.", code=Exit.CANNOT_START)
+            return
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(json.dumps(self._order._asdict()).encode() + b"\n")
         async for line in process.stdout:
@@ -96,8 +101,8 @@ class Keeper:
 
     async def _goes_on(self) -> bool:
         """The broker has ended, unasked: say so; whether it is started again, after a pause where that is due."""
-        assert self._process is not None
-        reason = reason_of_end(self._process.returncode or 0, self._error)
+        code = self._process.returncode if self._process is not None else None
+        reason = reason_of_end(code or 0, self._error)
         if not self.started.done() and self._error is not None:
             self.started.set_exception(told_by(self.name, self._error))
             return False

@@ -171,7 +171,8 @@ def decide_unfence(image: ClusterImage, rules: Rules, broker_id: int) -> list[Re
         if state.leader == NO_LEADER and broker_id in state.replicas:
             changes.change(topic, index)
     broker = image.registered[broker_id]
-    return [_changed(broker, is_fenced=False, is_shutting_down=False), *changes.records()]
+    # It is unfenced last: a long change is several writes, and who sees it serve finds all its leaders there.
+    return [*changes.records(), _changed(broker, is_fenced=False, is_shutting_down=False)]
 
 
 def decide_shut_down(image: ClusterImage, rules: Rules, broker_id: int) -> list[Record]:

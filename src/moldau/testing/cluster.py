@@ -254,10 +254,15 @@ class Cluster(Failures):
     # The brokers
 
     def _member(self, broker: int) -> Member:
+        self._require_own()
         try:
             return self._members[broker]
         except KeyError:
             raise ValueError(f"there is no broker {broker}: there are 1 to {len(self._members)}") from None
+
+    def _require_own(self) -> None:
+        if self.is_foreign:
+            raise RuntimeError("the cluster runs in another process, which started it: ask for this there")
 
     def _any_broker(self) -> Broker:
         brokers = self._running_brokers()
@@ -268,8 +273,7 @@ class Cluster(Failures):
     def _ask_controller(self, work: Callable[[Controller], Coroutine[Any, Any, T]]) -> T:
         """Have the broker that is the controller do something; it is waited for where there is none now."""
         self._any_broker()
-        if self.is_foreign:
-            raise RuntimeError("the cluster runs in another process, which started it: ask for this there")
+        self._require_own()
         member, controller = self._wait_for(self._active_controller, "a controller")
         return member.thread.call(lambda: work(controller), timeout_s=TIMEOUT_S)
 

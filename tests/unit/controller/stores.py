@@ -10,6 +10,10 @@ from moldau.store.memory import MemoryStore, Tree
 from moldau.store.port import Entry, Operation, Unknown
 
 
+BROKERS_ACT_S = 0.001
+"""How long a change waits here for brokers that act on it: there are none."""
+
+
 class TroubledStore(MemoryStore):
     """`troubles` says what happens to the next writes: "" nothing; "full" refused; "lost" not done, and nobody knows;
     "late" done, and nobody knows. `blind` is how many reads fail then.
@@ -47,7 +51,7 @@ class TestTasks:
         return asyncio.ensure_future(work)
 
     def call_later(self, delay_s: float, callback: Any, *args: Any) -> Any:
-        return asyncio.get_running_loop().call_later(delay_s, callback, *args)
+        return asyncio.get_running_loop().call_later(min(delay_s, BROKERS_ACT_S), callback, *args)
 
     async def sleep(self, delay_s: float) -> None:
         await asyncio.sleep(delay_s)

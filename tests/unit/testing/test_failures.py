@@ -107,6 +107,7 @@ def test_a_broker_that_is_stopped_hands_over_first(cluster: Cluster) -> None:
     assert consumed(cluster, 100) == list(range(100))
 
 
+@pytest.mark.slow
 def test_a_paused_leader_is_replaced_and_follows_when_it_goes_on(cluster: Cluster) -> None:
     produce(cluster, 0, 10)
     first = cluster.leader("orders")
@@ -122,6 +123,7 @@ def test_a_paused_leader_is_replaced_and_follows_when_it_goes_on(cluster: Cluste
     assert consumed(cluster, 20) == list(range(20))
 
 
+@pytest.mark.slow
 def test_a_paused_broker_can_be_killed_and_does_nothing_first(cluster: Cluster) -> None:
     cluster.pause(2)
     cluster.pause(2)
@@ -131,6 +133,7 @@ def test_a_paused_broker_can_be_killed_and_does_nothing_first(cluster: Cluster) 
     cluster.wait_in_sync()
 
 
+@pytest.mark.slow
 def test_a_follower_that_is_cut_off_leaves_the_in_sync_set_until_it_is_healed(cluster: Cluster) -> None:
     busy = (cluster.leader("orders"), cluster.controller)
     follower = next(number for number in (1, 2, 3) if number not in busy)
@@ -165,6 +168,7 @@ def test_a_lead_goes_where_it_is_wanted_if_that_broker_has_everything(cluster: C
         cluster.elect("narrow", 0, other)
 
 
+@pytest.mark.slow
 def test_with_two_of_three_gone_there_is_no_leader_that_takes_writes(cluster: Cluster) -> None:
     leader = cluster.leader("orders")
     others = [number for number in (1, 2, 3) if number != leader]
@@ -180,6 +184,7 @@ def test_with_two_of_three_gone_there_is_no_leader_that_takes_writes(cluster: Cl
     produce(cluster, 0, 10)
 
 
+@pytest.mark.slow
 def test_members_of_a_group_go_on_when_their_coordinator_is_killed(cluster: Cluster) -> None:
     produce(cluster, 0, 10)
     consumer = Consumer(

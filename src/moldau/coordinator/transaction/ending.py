@@ -60,7 +60,7 @@ class Ending:
                 log.error("the end of %s's transaction is fenced: %s", markers.transactional_id, outcomes)
                 return
             if left:
-                level = logging.INFO if attempt < len(RETRY_DELAY_S) else logging.WARNING
+                level = logging.WARNING if attempt == len(RETRY_DELAY_S) else logging.INFO  # once is enough
                 log.log(level, "markers of %s: %s, trying again", markers.transactional_id, outcomes)
                 await self._wait(attempt)
                 attempt += 1

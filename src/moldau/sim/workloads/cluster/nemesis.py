@@ -54,9 +54,12 @@ KINDS = (
     "session_end",
     "store_loss",
     "controller_loss",
+    "lost_write",
+    "slow_controller",
     "kill_all",
     "rolling_restart",
 )
+OF_THE_CONTROLLER = ("controller_loss", "lost_write", "slow_controller")
 SELDOM = ("kill_all", "rolling_restart", "store_loss", "disk_error", "sync_error")
 
 
@@ -101,7 +104,7 @@ class ClusterNemesis(Nemesis):
             if not idle:
                 continue
             name, node = self._draw(), idle[self._random.randrange(len(idle))]
-            if name == "controller_loss":
+            if name in OF_THE_CONTROLLER:
                 node = self._controller() or node
             if node in self._busy or (name in POWER_CUTS and not self._may_lose_power(node)):
                 continue
@@ -128,6 +131,7 @@ class ClusterNemesis(Nemesis):
         self._tasks.clear()
         self._busy.clear()
         self._world.net.heal()
+        self._store.tree.before_next = None
         self._store.come_back()
         for node in self._nodes:
             node.host.go_on()
@@ -245,6 +249,13 @@ class ClusterNemesis(Nemesis):
     async def _session_end(self, node: BrokerNode) -> None:
         self._store.expire(f"/brokers/live/{node.node_id}")
 
+    async def _lost_write(self, node: BrokerNode) -> None:
+        """The controller's session ends while its next write is under way: it is not done, and nobody says so."""
+        self._store.tree.before_next = (
+            layout.STATE,
+            lambda: self._store.expire(f"/brokers/live/{node.node_id}"),
+        )
+
     async def _store_loss(self, _: BrokerNode) -> None:
         host = self._store.host
         ways = (host.pause, host.pause, host.kill, host.crash)
@@ -280,11 +291,21 @@ class ClusterNemesis(Nemesis):
             net.heal(node.name, other)
 
     async def _delay(self, node: BrokerNode) -> None:
-        hosts = [self._other(node).name, STORE, *self._stage.client_names]
+        hosts = (self._other(node).name, self._other(node).name, STORE, self._client())
         other = hosts[self._random.randrange(len(hosts))]
         one, two = (node.name, other) if self._random.chance(0.5) else (other, node.name)
         self._world.net.delay(one, two, self._random.between(*DETOUR_S))
         self._later(lambda: self._world.net.delay(one, two, 0.0))
+
+    async def _slow_controller(self, node: BrokerNode) -> None:
+        """What it has decided the others hear late."""
+        net = self._world.net
+        others = [other.name for other in self._nodes if other is not node]
+        for other in others:
+            net.delay(node.name, other, self._random.between(*DETOUR_S))
+        await self._world.sleep(self._random.between(*SLOW_S))
+        for other in others:
+            net.delay(node.name, other, 0.0)
 
     async def _slow_disk(self, node: BrokerNode) -> None:
         node.host.slow_down(SLOW_DISK_S)

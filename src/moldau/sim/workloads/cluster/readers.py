@@ -5,7 +5,7 @@ What a follower shows is committed as well: it is there for ever (`Ledger.on_rea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from moldau.base.errors import ErrorCode
@@ -26,10 +26,19 @@ def rack_of(node_id: int) -> str:
 
 
 class NearReader:
-    def __init__(self, client: Client, places: Sequence[TopicPartition], rack: str) -> None:
+    """`committed` says up to where a partition is committed, by whomever."""
+
+    def __init__(
+        self,
+        client: Client,
+        places: Sequence[TopicPartition],
+        rack: str,
+        committed: Callable[[TopicPartition], int],
+    ) -> None:
         self._client = client
         self._random = client.random
         self._rack = rack
+        self._committed = committed
         self._offsets = dict.fromkeys(places, 0)
 
     async def run(self) -> None:
@@ -69,6 +78,8 @@ class NearReader:
                     ledger.fail(
                         f"records below the high watermark {part.high_watermark}", str(header.last_offset)
                     )
+                if header.last_offset >= self._committed(place):
+                    ledger.fail(f"committed records, below {self._committed(place)}", str(header.last_offset))
                 for record in () if header.is_control else records:
                     ledger.on_read(TIMELESS, client.name, header.leader_epoch, record)
                     client.count("records read near by")

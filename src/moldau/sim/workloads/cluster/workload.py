@@ -8,20 +8,18 @@ told, replicas are compared byte for byte; and once more after all brokers have 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from moldau.base.ids import TopicPartition
-from moldau.replication.partition import Partition
 from moldau.sim.client import Client, Disconnected
 from moldau.sim.commits import check_offsets
 from moldau.sim.fetching import READ_COMMITTED, fetch_one, read_all
 from moldau.sim.model import Ledger
-from moldau.sim.planting import patched
 from moldau.sim.stage import Outcome, Stage
 from moldau.sim.story import simulate_plan
 from moldau.sim.workloads.cluster.admin import Admin
-from moldau.sim.workloads.cluster.model import LeaderBook, WeakLedger
+from moldau.sim.workloads.cluster.model import WeakLedger
 from moldau.sim.workloads.cluster.nemesis import ClusterNemesis
+from moldau.sim.workloads.cluster.oracle import Oracle
 from moldau.sim.workloads.cluster.plan import ClusterPlan, places_of
 from moldau.sim.workloads.cluster.readers import NearReader, rack_of
 from moldau.sim.workloads.cluster.replicas import check_replicas, why_not_settled
@@ -49,7 +47,7 @@ SETTLE_PATIENCE_S = 90.0
 HEIR_TIMEOUT_MS = 30_000
 BROKER_SETTINGS = GROUP_SETTINGS | {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
-    "replica.lag.time.max.ms": "1500",
+    "replica.lag.time.max.ms": "700",
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
     "replica.fetch.wait.max.ms": "500",
     "replica.fetch.backoff.ms": "200",
@@ -74,7 +72,7 @@ class ClusterRun:
         )
         model = self.stage.model
         self._plan = plan
-        self._book = LeaderBook(model)
+        self._oracle = Oracle(self.stage)
         self._transactions = TransactionModel(model)
         self._classic = GroupModel(model)
         self._consumers = ConsumerGroupModel(model, world.loop.time, SESSION_MS / 1000)
@@ -83,19 +81,8 @@ class ClusterRun:
         self._admin: Admin | None = None
 
     async def scenario(self, seconds: float) -> None:
-        with patched(Partition, "_grown", self._observed(Partition._grown)):
+        with self._oracle.watching():
             await self._play(seconds)
-
-    def _observed(self, grown: Any) -> Any:
-        """Every append of a leader is written into the book."""
-        book = self._book
-
-        def note(partition: Partition, *args: Any) -> None:
-            broker_id = partition._replication.node_id
-            book.on_append(broker_id, partition.topic_partition, partition.topic_id, partition.leader_epoch)
-            grown(partition, *args)
-
-        return note
 
     async def _play(self, seconds: float) -> None:
         stage, plan = self.stage, self._plan
@@ -142,7 +129,7 @@ class ClusterRun:
         for number in range(plan.near_readers):
             client = stage.client(f"near-{number}")
             rack = rack_of(1 + client.random.randrange(plan.brokers))
-            stage.start(client, NearReader(client, places, rack))
+            stage.start(client, NearReader(client, places, rack, self._oracle.committed))
         if plan.transactional:
             self._start_transactions(places_of(plan.transactional))
         for number in range(plan.classic_members):

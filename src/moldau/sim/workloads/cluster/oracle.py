@@ -1,0 +1,132 @@
+"""Who sees the whole cluster at once: what must hold at every moment, whether or not a client ever notices.
+
+- In one leader epoch one broker appends.
+- What a leader commits, every member of its in-sync set has, by the store's word; but for one that has lost its power.
+- What a controller tells the brokers is in the store, and no controller writes after one with a higher epoch.
+- What is shown to readers as committed has been committed by some leader (`committed`).
+
+It looks on by wrapping functions of the product for a run (`watching`), and reads the brokers' own state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+from moldau.base.ids import TopicPartition
+from moldau.controller import layout
+from moldau.controller.layout import ControllerState
+from moldau.controller.persistence import PersistentImage
+from moldau.metadata.records import PartitionState, Position
+from moldau.replication.partition import Partition
+from moldau.sim.node import BrokerNode
+from moldau.sim.planting import patched
+from moldau.sim.stage import Stage
+
+
+class Oracle:
+    def __init__(self, stage: Stage) -> None:
+        assert stage.store is not None
+        self._model = stage.model
+        self._nodes = {node.node_id: node for node in stage.nodes}
+        self._store = stage.store
+        self._leaders: dict[tuple[UUID, int, int], int] = {}
+        self._states: dict[str, tuple[int, PartitionState]] = {}
+        self._committed: dict[TopicPartition, int] = {}
+        self._written: set[Position] = set()
+        self._last = Position(0, 0)
+        stage.store.tree.on_written = self._on_written
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        grown, moved, apply = Partition._grown, Partition._moved, PersistentImage._apply
+
+        def watched_grown(partition: Partition, *args: Any) -> None:
+            self._on_append(partition)
+            grown(partition, *args)
+            self._on_committed(partition)
+
+        def watched_moved(partition: Partition, high_watermark: int) -> None:
+            before = partition.high_watermark
+            moved(partition, high_watermark)
+            if partition.high_watermark > before:
+                self._on_committed(partition)
+
+        def watched_apply(image: PersistentImage, state: ControllerState, *args: Any) -> Any:
+            self._on_applied(state.position)
+            return apply(image, state, *args)
+
+        with (
+            patched(Partition, "_grown", watched_grown),
+            patched(Partition, "_moved", watched_moved),
+            patched(PersistentImage, "_apply", watched_apply),
+        ):
+            yield
+
+    def committed(self, place: TopicPartition) -> int:
+        """Up to where some leader has committed a partition."""
+        return self._committed.get(place, 0)
+
+    # Partitions
+
+    def _on_append(self, partition: Partition) -> None:
+        place, epoch = partition.topic_partition, partition.leader_epoch
+        broker_id = partition._replication.node_id
+        leader = self._leaders.setdefault((partition.topic_id, place.partition, epoch), broker_id)
+        if leader != broker_id:
+            self._model.fail(
+                place,
+                f"one leader in epoch {epoch}, which is broker {leader}",
+                f"broker {broker_id} appends in it too",
+            )
+
+    def _on_committed(self, partition: Partition) -> None:
+        if partition.leader is None:
+            return
+        place, high_watermark = partition.topic_partition, partition.high_watermark
+        self._committed[place] = max(high_watermark, self._committed.get(place, 0))
+        state = self._state_of(partition)
+        if state is None or state.leader_epoch != partition.leader_epoch:
+            return
+        for member in state.isr:
+            end = self._end_of(self._nodes[member], partition)
+            if end is not None and end < high_watermark:
+                self._model.fail(
+                    place,
+                    f"broker {member}, which is in the in-sync set {state.isr}, to have all below {high_watermark}",
+                    f"its log ends at {end}",
+                )
+
+    def _state_of(self, partition: Partition) -> PartitionState | None:
+        path = layout.partition_path(partition.topic_id, partition.topic_partition.partition)
+        entry = self._store.tree.entries.get(path)
+        if entry is None:
+            return None
+        known = self._states.get(path)
+        if known is None or known[0] != entry.version:
+            known = self._states[path] = (entry.version, layout.partition_of(entry.value))
+        return known[1]
+
+    def _end_of(self, node: BrokerNode, partition: Partition) -> int | None:
+        """Where a broker's log of a partition ends, or ended when it died; None where that is not known."""
+        if node.broker is None or node.is_tainted or node.is_doubtful:
+            return None
+        own = node.broker.partitions.get(partition.topic_partition)
+        return None if own is None or own.topic_id != partition.topic_id else own.log.next_offset
+
+    # Controllers
+
+    def _on_written(self, operations: Sequence[Any]) -> None:
+        for operation in operations:
+            if operation.path == layout.STATE and hasattr(operation, "value"):
+                position = layout.state_of(operation.value).position
+                self._written.add(position)
+                if position < self._last:
+                    self._model.fail(None, f"no write of a controller before {self._last}", str(position))
+                self._last = max(self._last, position)
+
+    def _on_applied(self, position: Position) -> None:
+        if position not in self._written:
+            self._model.fail(None, f"{position}, which a controller goes on from, in the store", "it is not")

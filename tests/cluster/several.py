@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from cluster.networks import Network
 from cluster.support import wait_until
 from contract.ensembles import running_ensemble
 from moldau.bench.raw import RawConnection, metadata_request
@@ -43,22 +44,35 @@ class BrokerProcess(Server):
 
     name = "Moldau"
 
-    def __init__(self, broker_id: int, folder: Path, store: str, settings: Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        folder: Path,
+        store: str,
+        settings: Mapping[str, object],
+        network: Network | None = None,
+    ) -> None:
         super().__init__(folder, settings)
         self.id = broker_id
+        self._host = HOST if network is None else network.address(broker_id)
+        self._place = [] if network is None else network.command(broker_id)
         self._store = store
         self._lives = 0
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{self._host}:{self.port}"
 
     def command(self) -> Sequence[str]:
         own = {
             "node.id": self.id,
             "log.dirs": self.data,
-            "listeners": f"PLAINTEXT://{HOST}:{self.port}",
+            "listeners": f"PLAINTEXT://{self.bootstrap_servers}",
         }
         path = self.folder / "broker.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in (own | self.settings).items()))
         program = [sys.executable, "-c", "from moldau.cli import main; main()"]
-        return [*program, "broker", "--config", str(path), "--store", self._store]
+        return [*self._place, *program, "broker", "--config", str(path), "--store", self._store]
 
     def environment(self) -> Mapping[str, str]:
         return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -90,10 +104,19 @@ class View(NamedTuple):
 
 
 class Cluster:
-    def __init__(self, folder: Path, store: str, number: int, settings: Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        store: str,
+        number: int,
+        settings: Mapping[str, object],
+        network: Network | None = None,
+    ) -> None:
         self.folder = folder
         self.brokers = {
-            broker_id: BrokerProcess(broker_id, folder / f"broker-{broker_id}", store, QUICK | dict(settings))
+            broker_id: BrokerProcess(
+                broker_id, folder / f"broker-{broker_id}", store, QUICK | dict(settings), network
+            )
             for broker_id in range(1, number + 1)
         }
         self.paused: set[int] = set()
@@ -256,11 +279,11 @@ def clusters(folder: Path) -> Iterator[NewCluster]:
     """Makes and starts clusters; everything ends with the block."""
     made: list[Cluster] = []
 
-    def make(number: int, store: str = "", **settings: object) -> Cluster:
+    def make(number: int, store: str = "", network: Network | None = None, **settings: object) -> Cluster:
         own = folder / f"cluster-{len(made) + 1}"
         own.mkdir(parents=True)
         dotted = {key.replace("_", "."): value for key, value in settings.items()}
-        cluster = Cluster(own, store or f"sqlite:{own / 'cluster.sqlite'}", number, dotted)
+        cluster = Cluster(own, store or f"sqlite:{own / 'cluster.sqlite'}", number, dotted, network)
         made.append(cluster)
         cluster.start()
         return cluster

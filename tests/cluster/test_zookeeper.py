@@ -228,6 +228,26 @@ def test_with_the_whole_ensemble_gone_nothing_hangs_and_everything_comes_back(en
     play(scene)
 
 
+def test_who_is_cut_off_learns_of_the_end_of_its_session_without_a_word_from_the_ensemble(
+    ensemble: Ensemble,
+) -> None:
+    async def scene(runtime: Runtime) -> None:
+        store = await open_store(fresh(ensemble), runtime, SESSION_S)
+        ended = asyncio.Event()
+        await store.begin_session(ended.set)
+        for node in ensemble.nodes:
+            node.signal(signal.SIGSTOP)
+        await asyncio.wait_for(ended.wait(), 4 * SESSION_S)
+        assert store.session_id is None
+        for node in ensemble.nodes:
+            node.signal(signal.SIGCONT)
+        await read(runtime, store, "/a")
+        await store.begin_session(lambda: None)
+        await store.close()
+
+    play(scene)
+
+
 @contextmanager
 def member(url: str) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen([sys.executable, "-c", MEMBER, url], stdout=subprocess.PIPE, text=True)

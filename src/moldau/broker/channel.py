@@ -53,6 +53,12 @@ class ControllerChannel:
         self._node_id = node_id
         self._active = active
         self._location: Location | None = None
+        self._silence_s_max = silence_s_max
+        self._answered_s = 0.0
+        """When a controller has last answered, or was last named."""
+        self._guesses = 0
+        self.others: Callable[[], Sequence[Location]] = list
+        """Where the other brokers are. One of them is the controller, also where the store cannot say which."""
         self._feed_wait_s = silence_s_max / FEEDS_PER_SILENCE
         self._feed_timeout_s = self._feed_wait_s + silence_s_max
         name = f"broker {node_id}"
@@ -61,6 +67,10 @@ class ControllerChannel:
 
     def on_controller(self, location: Location | None) -> None:
         """Another broker is the controller now, or none."""
+        self._answered_s = self._clock.monotonic()
+        self._go_to(location)
+
+    def _go_to(self, location: Location | None) -> None:
         self._location = location
         address = None
         if location is not None and location.broker_id != self._node_id:
@@ -82,7 +92,12 @@ class ControllerChannel:
     async def feed(self, position: tuple[int, int]) -> tuple[dict[str, Any], list[bytes]]:
         """The changes behind a position, from a controller elsewhere. NoController, Disconnected, Busy."""
         value = {"broker": self._node_id, "position": position, "wait_ms": int(self._feed_wait_s * 1000)}
-        return await self._own(self._feeding, cluster.FEED, value, self._feed_timeout_s)
+        if self._clock.monotonic() > self._answered_s + self._silence_s_max and (others := self.others()):
+            self._guesses += 1
+            self._go_to(others[self._guesses % len(others)])
+        answer = await self._own(self._feeding, cluster.FEED, value, self._feed_timeout_s)
+        self._answered_s = self._clock.monotonic()
+        return answer
 
     async def _own(
         self, peer: Peer, kind: int, value: dict[str, Any], timeout_s: float

@@ -120,6 +120,8 @@ class ImageFeed:
                 if number % 4 == 3:
                     await self._tasks.sleep(0)
             image.position = Position(*answer["snapshot"])
+            if image.position < self._position:
+                raise NoController("it was the controller, and knows less than this broker")
             await self._take_over(image)
             return
         start = 0

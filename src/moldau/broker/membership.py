@@ -68,6 +68,8 @@ class Membership:
         self._watch: Watch | None = None
         self._is_looking = False
         self._is_closed = False
+        self.is_joined = False
+        """It has a session: others may take it for alive."""
         self.incarnation: UUID = UUID(int=0)
         self.controller: Location | None = None
 
@@ -113,6 +115,7 @@ class Membership:
         await self._store.begin_session(self._session_ended)
         await self._create_live()
         await self._stand()
+        self.is_joined = True
 
     async def _create_live(self) -> None:
         path = f"{LIVE}/{self._node_id}"
@@ -143,6 +146,7 @@ class Membership:
             return
         log.warning("broker %d has lost its session, and joins the cluster again", self._node_id)
         self._candidacy = None
+        self.is_joined = False
         self._on_session_end()
         self._tasks.spawn(self._join_again(), name="join again")
 

@@ -29,7 +29,7 @@ from moldau.broker.handlers import ROUTES
 from moldau.broker.http import HttpServer
 from moldau.broker.in_sync import InSyncSets
 from moldau.broker.interface import Request, RequestContext
-from moldau.broker.membership import Membership
+from moldau.broker.membership import Location, Membership
 from moldau.broker.metrics import Metrics, Sample
 from moldau.broker.office import Office
 from moldau.broker.registration import Registrar
@@ -146,6 +146,7 @@ class Broker:
         self.peers = Peers(runtime, f"broker {self.node_id}", self._address_of)
         silence_s_max = self.config["broker.session.timeout.ms"] / 1000
         self.channel = ControllerChannel(runtime, self.node_id, lambda: self.active_controller, silence_s_max)
+        self.channel.others = self._others
         self.feed = ImageFeed(
             self.tasks, self.node_id, self.image, self.channel, lambda: self.active_controller
         )
@@ -392,6 +393,11 @@ class Broker:
         if address is None:
             address = next((found for found in broker.listeners.values() if found is not None), None)
         return None if address is None else (address[0] or self.host_name, address[1])
+
+    def _others(self) -> list[Location]:
+        brokers = self.image.registered.values()
+        places = [(broker, self._address_of(broker.id)) for broker in brokers if broker.id != self.node_id]
+        return [Location(broker.id, broker.incarnation, *place) for broker, place in places if place]
 
     def _is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
         broker = self.image.brokers.get(broker_id)

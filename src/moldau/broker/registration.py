@@ -110,7 +110,7 @@ class Registrar:
 
     async def _look(self) -> None:
         try:
-            while not self._is_leaving:
+            while not self._is_leaving and self._membership.is_joined:
                 own = self._own
                 try:
                     if own is None:

@@ -51,7 +51,7 @@ from moldau.controller.topics import (
     deciding_create,
 )
 from moldau.metadata.image import ClusterImage, snapshot_of
-from moldau.metadata.records import NOWHERE, Position, Record, Snapshot
+from moldau.metadata.records import NOWHERE, BrokerInfo, Position, Record, Snapshot
 from moldau.runtime.ports import Random, Tasks
 
 log = logging.getLogger(__name__)
@@ -215,7 +215,8 @@ class Controller:
             return brokers.next_state(
                 self.image,
                 broker,
-                is_caught_up=position >= self._registered_at.get(broker_id, self._began_at),
+                is_caught_up=self._has_session(broker)
+                and position >= self._registered_at.get(broker_id, self._began_at),
                 wants_fence=wants_fence,
                 wants_shut_down=wants_shut_down,
                 others_know=self._others_know(broker_id),
@@ -255,6 +256,10 @@ class Controller:
         moved = self._shut_down_at.get(broker_id, self._began_at)
         others = (broker.id for broker in self.image.brokers.values() if broker.is_active)
         return all((self._applied.position(other) or Position(-1, -1)) >= moved for other in others)
+
+    def _has_session(self, broker: BrokerInfo) -> bool:
+        """As far as is known: one that was fenced since its session ended may ask before it has heard of that."""
+        return not self._live or self._live.get(broker.id) == broker.incarnation
 
     async def broker_lost(self, broker_id: int, incarnation: UUID) -> None:
         """A broker's session has ended: it is fenced, unless another life of it has registered since."""

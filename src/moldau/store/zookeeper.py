@@ -151,6 +151,8 @@ class ZookeeperStore(Engine):
         self._client: SessionClient | None = None
         self._is_ready = asyncio.Event()
         """Connected, and caught up."""
+        self._silences = 0
+        """How often the connection has come or gone."""
         self._refusal = ""
         self._is_closed = False
         self._requests = asyncio.Semaphore(REQUESTS_MAX)
@@ -372,13 +374,25 @@ class ZookeeperStore(Engine):
         if client is not self._client:
             return
         self._is_ready.clear()
+        self._silences += 1
         if state == KazooState.CONNECTED:
             self.tasks.spawn(self._catch_up(client), name="cluster store catches up")
+        elif state == KazooState.SUSPENDED:
+            self._timers.call_later(self._timeout_s, self._on_silence, client, self._silences)
         elif state == KazooState.LOST:
-            self._client = None
-            self.session_over(self.session_id)
-            self.tasks.spawn(self._retire(client), name="end of a ZooKeeper session")
-            self._timers.call_later(NEXT_SESSION_S, self._connect)
+            self._end(client)
+
+    def _on_silence(self, client: SessionClient, silence: int) -> None:
+        """Without a connection ZooKeeper's word on the session does not come either: it has gone by the clock."""
+        if client is self._client and silence == self._silences:
+            logger.warning("no connection for the session time-out: the session is over")
+            self._end(client)
+
+    def _end(self, client: SessionClient) -> None:
+        self._client = None
+        self.session_over(self.session_id)
+        self.tasks.spawn(self._retire(client), name="end of a ZooKeeper session")
+        self._timers.call_later(NEXT_SESSION_S, self._connect)
 
     async def _catch_up(self, client: SessionClient) -> None:
         try:

@@ -153,6 +153,8 @@ class Course:
                 held.discard(broker_id)
         self.lives[broker_id] = Life(boot, NO_EPOCH)
         registration = Registration(broker_id, self.random.uuid(), {}, boot_id=boot, previous_epoch=mark)
+        if self.controller._live:
+            self.controller._live[broker_id] = registration.incarnation
         epoch = await self.controller.register_broker(registration)
         self.lives[broker_id] = Life(boot, epoch)
         await self.controller.heartbeat(broker_id, epoch, self.controller.position)
@@ -224,7 +226,6 @@ class Course:
     async def come_back(self) -> None:
         broker_id = self.one_of(*BROKERS)
         if broker_id not in self.image.brokers or self.chance(0.2):
-            self.controller._live.pop(broker_id, None)
             ends = ("clean", "killed", "power cut")
             await self.join(broker_id, ends[self.random.randrange(3)])
 

@@ -418,6 +418,20 @@ def test_whoever_has_no_session_is_fenced_when_the_folder_is_read() -> None:
     run(scene())
 
 
+def test_who_has_lost_its_session_and_has_not_heard_of_it_stays_fenced() -> None:
+    async def scene() -> None:
+        node = await three(MemoryStore())
+        epoch = epoch_of(node, 2)
+        await node.controller.brokers_live({1: incarnation(1), 3: incarnation(3)})
+        beat = await node.controller.heartbeat(2, epoch, node.controller.position)
+        assert beat.is_fenced
+        await node.controller.brokers_live({one: incarnation(one) for one in (1, 2, 3)})
+        beat = await node.controller.heartbeat(2, epoch, node.controller.position)
+        assert not beat.is_fenced
+
+    run(scene())
+
+
 def test_a_broker_serves_when_it_has_seen_its_registration_and_not_before() -> None:
     async def scene() -> None:
         node = await Node.start(MemoryStore())

@@ -89,6 +89,7 @@ class Brokers:
 
         async def start() -> Broker:
             store = MemoryStore(self._tree, self._thread.runtime.tasks, holder=str(broker_id))
+            store._threads = None  # all stores of one tree are on one thread
             self._stores[broker_id] = store
             broker = Broker(config, self._thread.runtime, store, boot_id="one")
             await broker.start()

@@ -59,7 +59,7 @@ class Load:
         ]
         self.transactional = [
             TransactionalWriter(f"transactions-{name}", bootstrap, TOPIC, everywhere, chance.getrandbits(32))
-            for name in os.environ.get("TXN", "")
+            for name in "ab"
         ]
         self.readers = [
             GroupReader(f"reader-{name}", bootstrap, GROUP, [TOPIC], chance.getrandbits(32)) for name in "ab"

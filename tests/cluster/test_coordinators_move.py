@@ -12,8 +12,10 @@ from confluent_kafka import Consumer, TopicPartition
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from moldau.broker.identity import decide_identity
 from moldau.broker.node import Broker
-from moldau.coordinator.transaction.messages import Markers
+from moldau.controller.producer_ids import BLOCK_SIZE
+from moldau.coordinator.transaction.messages import End, Markers
 
 from .brokers import Brokers
 from .transactional import Transactional
@@ -189,3 +191,78 @@ def test_a_producer_that_was_replaced_writes_nothing_wherever_it_tries(
     new.send(TOPIC, 1, "of the new")
     new.end(is_commit=True)
     assert committed(brokers) == {0: [], 1: ["of the new"], 2: []}
+
+
+def test_every_broker_names_the_same_coordinator_of_topics_that_any_of_them_makes() -> None:
+    with Brokers(4) as brokers:
+        for broker_id, topic in ((2, CONSUMER_OFFSETS), (4, TRANSACTION_STATE)):
+            asked = brokers.running[broker_id].coordinators
+            assert broker_id != brokers.controller_id
+            error, _ = brokers.call(lambda asked=asked, topic=topic: asked.find(topic, "key"))
+            assert error is ErrorCode.none, "the first who asks is answered"
+            for key in ("key", "another", "one more"):
+                found = {
+                    brokers.call(
+                        lambda broker=broker, key=key, topic=topic: broker.coordinators.find(topic, key)
+                    )
+                    for broker in brokers.running.values()
+                }
+                assert found == {(ErrorCode.none, brokers.coordinator_of(topic, key))}
+            states = brokers.any.image.topics[topic].partitions
+            assert {len(state.replicas) for state in states} == {3}
+            assert len({state.leader for state in states}) > 1
+
+
+def test_no_producer_id_is_given_twice_whoever_is_the_controller(brokers: Brokers) -> None:
+    given: list[int] = []
+
+    async def take(broker: Broker) -> None:
+        for _ in range(BLOCK_SIZE // 2 + 100):
+            try:
+                given.append(await broker.next_producer_id())
+            except KafkaError:
+                await broker.tasks.sleep(0.02)
+
+    async def take_everywhere() -> dict[int, asyncio.Task[None]]:
+        running = brokers.running.items()
+        return {id_: broker.tasks.spawn(take(broker), name="take ids") for id_, broker in running}
+
+    async def until_done(taking: dict[int, asyncio.Task[None]]) -> None:
+        for broker_id in brokers.running:
+            await taking[broker_id]
+
+    seen = set()
+    for turn in range(6):
+        controller = brokers.controller_id
+        seen.add(controller)
+        taking = brokers.call(take_everywhere)
+        (brokers.kill if turn % 2 else brokers.stop)(controller)
+        brokers.call(lambda taking=taking: until_done(taking))
+        brokers.start(controller)
+    assert len(seen) > 1 and len(given) > 4 * BLOCK_SIZE
+    assert len(set(given)) == len(given)
+
+
+@VERSIONS
+def test_below_the_least_in_sync_nothing_is_decided_and_later_it_is(brokers: Brokers, version: int) -> None:
+    """One of three is left: its coordinator refuses what it cannot make safe, and goes on when another is back."""
+    one = producer(brokers, 1, version)
+    one.send(TOPIC, 0, "safe")
+    brokers.kill(2)
+    brokers.kill(3)
+    last = brokers.running[1]
+    brokers.wait_for(lambda: len(last.image.brokers) == 1, "the others to be fenced")
+    end = End(one.transactional_id, one.producer_id, one.epoch, True, version)
+    answer = brokers.call(lambda: _decide(last, end))
+    assert answer.error is ErrorCode.coordinator_not_available
+    brokers.start(2)
+    one.end(is_commit=True)
+    assert committed(brokers)[0] == ["safe"]
+
+
+async def _decide(broker: Broker, end: End) -> Any:
+    return await decide_identity(
+        broker,
+        end.transactional_id,
+        lambda shard, new_id, reply, moment: shard.end(end, new_id, reply, moment),
+    )

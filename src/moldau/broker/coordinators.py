@@ -34,6 +34,8 @@ from moldau.replication.partition import Partition
 log = logging.getLogger(__name__)
 
 TRANSACTION_WRITE_TIMEOUT_MS = 5000
+TOPIC_KNOWN_TIMEOUT_S = 1.0
+TOPIC_KNOWN_PAUSE_S = 0.005
 
 
 class Coordinators:
@@ -230,12 +232,21 @@ class Coordinators:
             ((error, message),) = await self._broker.channel.create_topics([topic])
         except KafkaError as failure:
             error, message = failure.code, failure.message
+        await self._until_known(name, error)
         reason = message or error.name
         if error in (ErrorCode.none, ErrorCode.topic_already_exists):
             self._complaints.pop(name, None)
         elif self._complaints.get(name) != reason:  # said once: clients ask again several times a second
             self._complaints[name] = reason
             log.error("cannot create %s, so its coordinator is not available: %s", name, reason)
+
+    async def _until_known(self, name: str, error: ErrorCode) -> None:
+        """The controller says that a topic is there; this broker hears of it at the same time, or a little later."""
+        if error not in (ErrorCode.none, ErrorCode.topic_already_exists):
+            return
+        deadline_s = self._broker.clock.monotonic() + TOPIC_KNOWN_TIMEOUT_S
+        while not self._partition_count(name) and self._broker.clock.monotonic() < deadline_s:
+            await self._broker.tasks.sleep(TOPIC_KNOWN_PAUSE_S)
 
     def _offsets_topic(self) -> NewTopic:
         config = self._broker.config

@@ -128,11 +128,6 @@ class AdminBroker(ClusterView, Protocol):
         """To the controller, wherever it is."""
         ...
 
-    @property
-    def offline(self) -> Set[TopicPartition]:
-        """Those whose disk has failed on this broker."""
-        ...
-
 
 class ProducerIdBroker(CoordinatorBroker, AdminBroker, Protocol):
     """Coordinators that may need a new producer id, which only the controller gives."""

@@ -117,20 +117,21 @@ class MarkerWriter:
                 by_leader.setdefault(leader, []).append(place)
         for place in by_leader.pop(NO_LEADER, ()):
             outcomes[place] = ErrorCode.leader_not_available
+        own = by_leader.pop(self._broker.node_id, None)
         asked = [
             self._broker.tasks.spawn(
-                self._write_at(leader, markers._replace(partitions=tuple(places))),
+                self.outbox.ask(leader, markers._replace(partitions=tuple(places))),
                 name=f"markers of {markers.transactional_id}",
             )
             for leader, places in by_leader.items()
         ]
+        if own is not None:
+            outcomes |= await self._write_here(markers._replace(partitions=tuple(own)))
         for one in asked:
             outcomes |= await one
         return outcomes
 
-    async def _write_at(self, leader: int, markers: Markers) -> Outcomes:
-        if leader != self._broker.node_id:
-            return await self.outbox.ask(leader, markers)
+    async def _write_here(self, markers: Markers) -> Outcomes:
         marker = Marker(markers.is_commit, markers.coordinator_epoch)
         producer = Producer(markers.producer_id, markers.producer_epoch)
         wanted = [Wanted(place, marker, producer, markers.version) for place in markers.partitions]

@@ -169,6 +169,7 @@ class Broker:
         self.registrar = Registrar(
             self.tasks, self.node_id, self.image, self.channel, self.feed, self.membership, boot_id
         )
+        self.registrar.on_registered = self._report_offline
         self.in_sync = InSyncSets(
             self.tasks, lambda wanted: self.channel.alter_partition(self.registrar.epoch, wanted)
         )
@@ -477,6 +478,15 @@ class Broker:
     def _on_disk(self, partition: Partition) -> None:
         """Its disk has failed, or there is room after all: the controller has it led elsewhere, or here again."""
         self.tasks.spawn(self._report(partition), name=f"report {partition.topic_partition}")
+
+    async def _report_offline(self) -> None:
+        """The controller forgets with each registration which logs are not to be had: tell it before it lets this
+        broker lead."""
+        for place in sorted(self.offline):
+            try:
+                await self.channel.report_replica(self.registrar.epoch, place, is_offline=True)
+            except KafkaError:
+                self._on_disk(self.partitions[place])
 
     async def _report(self, partition: Partition) -> None:
         place = partition.topic_partition

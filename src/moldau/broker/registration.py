@@ -9,7 +9,7 @@ controlled shut-down). One task does all the asking, so that no two lives are re
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from uuid import UUID
 
 from moldau.base.errors import ErrorCode, KafkaError
@@ -27,6 +27,9 @@ log = logging.getLogger(__name__)
 RETRY_PAUSE_S = 0.05
 SHUT_DOWN_PAUSE_S = 0.02
 SHUT_DOWN_PATIENCE_S = 30.0
+PASSING = (ErrorCode.request_timed_out, ErrorCode.duplicate_broker_registration)
+"""Of a duplicate: no other process has a session under this id (`Membership.join`), but the controller may not have
+seen yet that the one of this broker's last life is over."""
 
 
 class Refused(Exception):
@@ -59,6 +62,8 @@ class Registrar:
         self._is_leaving = False
         self.epoch = NO_EPOCH
         """Of this broker's life in the cluster."""
+        self.on_registered: Callable[[], Awaitable[None]] | None = None
+        """Called in each new epoch, while the broker is fenced: what the controller must know before it may lead."""
 
     async def begin(
         self,
@@ -77,9 +82,10 @@ class Registrar:
             try:
                 await self._register(previous_epoch, lost)
             except KafkaError as error:
-                if error.code is not ErrorCode.request_timed_out:
+                if error.code not in PASSING:
                     raise Refused(error.message or error.code.name) from error
-                log.warning("the controller does not answer yet: %s", error.message)
+                log.warning("the controller does not take broker %d in yet: %s", self._node_id, error)
+                await self._tasks.sleep(RETRY_PAUSE_S)
 
     async def unfence(self) -> None:
         """Ask to serve; leaders are where the controller wants them, and known here, when this returns."""
@@ -142,6 +148,8 @@ class Registrar:
                 or self._membership.incarnation != incarnation  # in another session, it registers anew
             )
         )
+        if self.on_registered is not None:
+            await self.on_registered()
 
     async def shut_down(self, is_controlled: bool) -> None:
         """Have the leaders moved that this broker has, while it goes on to serve."""

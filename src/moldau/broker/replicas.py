@@ -254,6 +254,8 @@ class Replicas:
         partition.take_offline()
         self._on_role(partition)
         self.on_disk(partition)
+        if self._is_serving:
+            self._tasks.spawn(self.fetchers.forget(partition), name=f"forget {partition.topic_partition}")
 
     def on_log_made(self, made: Log) -> None:
         """There was no room for the log when its topic was created, and now there is."""
@@ -262,6 +264,8 @@ class Replicas:
         partition.come_online(made)
         self._on_role(partition)
         self.on_disk(partition)
+        if self._is_serving:
+            self._tasks.spawn(self.fetchers.follow(partition), name=f"follow {partition.topic_partition}")
 
     def high_watermark_of(self, held: Log) -> int:
         partition = self.partitions.get(held.topic_partition)

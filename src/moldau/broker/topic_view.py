@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
-
 from moldau.base.errors import ErrorCode
-from moldau.base.ids import TopicPartition
 from moldau.broker.answers.metadata import PartitionShown, TopicShown
+from moldau.broker.interface import ClusterView
 from moldau.metadata.image import ClusterImage, Topic
 from moldau.metadata.records import NO_LEADER, PartitionState
 
@@ -21,40 +19,58 @@ TOPIC_OPERATIONS = bits(3, 4, 5, 6, 7, 8, 10, 11)
 CLUSTER_OPERATIONS = bits(5, 7, 8, 9, 10, 11, 12)
 
 
-def partition_view(
-    image: ClusterImage, place: TopicPartition, state: PartitionState, offline: Set[TopicPartition]
-) -> PartitionShown:
-    """`offline` are the partitions whose disk has failed on this broker, of which the controller may not know yet."""
-    brokers = image.brokers
-    if place in offline and len(state.replicas) == 1:
-        return _offline_view(place, state)
-    is_led = state.leader in brokers
-    return PartitionShown(
-        ErrorCode.none if is_led else ErrorCode.leader_not_available,
-        place.partition,
-        state.leader if is_led else NO_LEADER,
-        state.leader_epoch,
-        state.replicas,
-        state.isr,
-        tuple([replica for replica in state.replicas if replica not in brokers or replica in state.offline]),
-        state.elr,
-        state.last_known_elr,
-    )
+class Viewer:
+    """Who looks: a client that came in by a listener, and reaches the brokers that have it.
+
+    A leader that it cannot reach is none for it, and such a replica is offline (Kafka's `KRaftMetadataCache`). What an
+    election has not caught up with is not guessed at: the image says who leads, also where a disk has just failed.
+    """
+
+    __slots__ = ("_alive", "_elsewhere", "_reachable")
+
+    def __init__(
+        self, image: ClusterImage, listener: str, elsewhere: ErrorCode = ErrorCode.leader_not_available
+    ) -> None:
+        """`elsewhere`: what is said of a leader that is alive, but lacks the listener."""
+        self._alive = image.brokers
+        self._reachable = frozenset(
+            [broker.id for broker in image.brokers.values() if listener in broker.listeners]
+        )
+        self._elsewhere = elsewhere
+
+    def partition(self, index: int, state: PartitionState) -> PartitionShown:
+        reachable, replicas = self._reachable, state.replicas
+        leader, error = state.leader, ErrorCode.none
+        if leader not in reachable:
+            error = self._elsewhere if leader in self._alive else ErrorCode.leader_not_available
+            leader = NO_LEADER
+        offline: tuple[int, ...] = ()
+        if state.offline or not reachable.issuperset(replicas):
+            offline = tuple(
+                [replica for replica in replicas if replica not in reachable or replica in state.offline]
+            )
+        return PartitionShown(
+            error,
+            index,
+            leader,
+            state.leader_epoch,
+            replicas,
+            state.isr,
+            offline,
+            state.elr,
+            state.last_known_elr,
+        )
+
+    def topic(self, topic: Topic, operations: int, first: int = 0, stop: int | None = None) -> TopicShown:
+        partitions = tuple(
+            [self.partition(index, state) for index, state in enumerate(topic.partitions[first:stop], first)]
+        )
+        return TopicShown(
+            ErrorCode.none, topic.name, topic.topic_id, topic.is_internal, partitions, operations
+        )
 
 
-def _offline_view(place: TopicPartition, state: PartitionState) -> PartitionShown:
-    """As Kafka's KRaftMetadataCache shows it, but in the leader epoch of before: who leads has not changed here."""
-    return PartitionShown(
-        error_code=ErrorCode.leader_not_available,
-        partition_index=place.partition,
-        leader_id=NO_LEADER,
-        leader_epoch=state.leader_epoch,
-        replica_nodes=state.replicas,
-        isr_nodes=(),
-        offline_replicas=state.replicas,
-        eligible_leader_replicas=state.isr,
-    )
-
-
-def topic_view(topic: Topic, partitions: tuple[PartitionShown, ...], operations: int) -> TopicShown:
-    return TopicShown(ErrorCode.none, topic.name, topic.topic_id, topic.is_internal, partitions, operations)
+def controller_shown(broker: ClusterView) -> int:
+    """The controller; while clients cannot find it, this broker, which forwards what is for the controller."""
+    image = broker.image
+    return image.controller_id if image.controller_id in image.brokers else broker.node_id

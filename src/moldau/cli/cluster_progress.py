@@ -106,9 +106,15 @@ def shown(partitions: int) -> Iterator[Any]:
 
         yield tell
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("moving"), BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    columns = (
+        TextColumn("moving"),
+        BarColumn(),
+        TextColumn("{task.description}"),
+        TimeRemainingColumn(compact=True),
+        TextColumn("left"),
+    )
     with Progress(*columns, console=console(err=True), transient=True) as progress:
         bar = progress.add_task(count_of(partitions, "partition"), total=1.0)
 

@@ -69,19 +69,23 @@ def main() -> None:
 
 async def work(runtime: Runtime, launch: Launch) -> None:
     loop = asyncio.get_running_loop()
-    stopping = asyncio.Event()
+    stopping, ready = asyncio.Event(), threading.Event()
     if sys.platform != "win32":
         loop.add_signal_handler(signal.SIGTERM, lambda: stop_or_leave(stopping))
-    listener = threading.Thread(target=listen, args=(loop, stopping), daemon=True)
-    listener.start()
-    await serve(
-        runtime, launch, stopping, lambda servers: tell({"ready": True, "bootstrap_servers": servers})
-    )
+
+    def on_ready(servers: str) -> None:
+        ready.set()
+        tell({"ready": True, "bootstrap_servers": servers})
+
+    threading.Thread(target=listen, args=(loop, stopping, ready), daemon=True).start()
+    await serve(runtime, launch, stopping, on_ready)
 
 
-def listen(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
-    """The supervisor's words, until it is gone."""
+def listen(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event, ready: threading.Event) -> None:
+    """The supervisor's words, until it is gone. A broker that has not worked yet has nothing to close."""
     for line in sys.stdin:
+        if line.strip() == STOP and not ready.is_set():
+            os._exit(Exit.OK)
         if line.strip() == STOP:
             loop.call_soon_threadsafe(stopping.set)
     os._exit(Exit.FAILED)

@@ -151,6 +151,8 @@ class Peer:
         self._drop(f"{self} has another address now")
         self._failures = 0
         self._not_before_s = float("-inf")
+        if address is None:
+            self._refuse(f"{self} cannot be connected")
         if self._waiting:
             self._connect_when_due()
 
@@ -255,14 +257,18 @@ class Peer:
         if not self._failures:
             logger.info("%s cannot be connected: %s", self, reason)
         self._back_off()
+        self._refuse(reason)
+        if self._waiting:
+            self._connect_when_due()
+
+    def _refuse(self, reason: str) -> None:
+        """Tell those who do not wait for another attempt."""
         waiting, self._waiting = self._waiting, deque()
         for one in waiting:
             if one.waits:
                 self._waiting.append(one)
             else:
                 _fail(one.connection, reason)
-        if self._waiting:
-            self._connect_when_due()
 
     def _back_off(self) -> None:
         delay_s = min(BACKOFF_S_MAX, BACKOFF_S * 2 ** min(self._failures, 16))

@@ -25,7 +25,6 @@ from moldau.log.log import Log
 from moldau.peers.connection import PeerConnection
 from moldau.peers.errors import Busy, Disconnected
 from moldau.peers.peer import Peer
-from moldau.records.batch import HEADER_BYTES, read_header
 from moldau.replication.follower import Next, Step, after_answer, after_bounds, fetch_position
 from moldau.replication.leader_bounds import leader_bounds
 from moldau.replication.partition import Partition
@@ -357,9 +356,6 @@ class Fetcher:
         """Whether it was appended, and the partition is still followed."""
         partition = followed.partition
         self.fetched_bytes += len(records)
-        if len(records) >= HEADER_BYTES and read_header(records).last_offset < partition.log.next_offset:
-            self._ask(followed)  # it was asked for before the last answer was taken, and came with that one
-            return True
         position = 0
         try:
             while True:

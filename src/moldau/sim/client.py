@@ -38,6 +38,7 @@ class Node(Protocol):
     """The broker's host, as far as clients know it."""
 
     name: str
+    node_id: int
     life: int
     """Counts the starts of the broker."""
 
@@ -159,6 +160,11 @@ class Client:
             elif about is not None and await self._find(about):
                 continue
             await self.pause()
+
+    async def wire_to(self, broker_id: int) -> Wire | None:
+        """The connection to a broker of which a leader has told; None where there is none now."""
+        name = next((node.name for node in self._nodes if node.node_id == broker_id), None)
+        return None if name is None else await self._connected((name, PORT))
 
     async def wires(self, places: Sequence[TopicPartition]) -> dict[Wire, list[TopicPartition]]:
         """The connections to the leaders of some partitions, each with its own."""

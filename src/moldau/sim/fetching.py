@@ -80,12 +80,14 @@ def wanted_partition(
     )
 
 
-def fetch_request(topics: tuple[object, ...], isolation_level: int, **fields: int) -> SimpleNamespace:
+def fetch_request(
+    topics: tuple[object, ...], isolation_level: int, rack_id: str = "", **fields: int
+) -> SimpleNamespace:
     return SimpleNamespace(
         isolation_level=isolation_level,
         topics=topics,
         forgotten_topics_data=(),
-        rack_id="",
+        rack_id=rack_id,
         replica_id=-1,
         **fields,
     )
@@ -163,6 +165,7 @@ async def fetch_one(
     offset: int,
     isolation_level: int,
     max_wait: int = 0,
+    rack_id: str = "",
 ) -> Any:
     """Fetch one partition from an offset on, with a limit of some size."""
     max_bytes = WHOLE_LOG_BYTES[client.random.randrange(len(WHOLE_LOG_BYTES))]
@@ -170,6 +173,7 @@ async def fetch_one(
     message = fetch_request(
         (client.topic(partition.topic, partitions=(wanted,)),),
         isolation_level,
+        rack_id,
         max_wait=max_wait,
         min_bytes=1,
         max_bytes=1 << 20,

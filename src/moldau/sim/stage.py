@@ -83,6 +83,7 @@ class Stage:
             own = dict(settings or {})
             if brokers > 1:
                 own |= {"node.id": str(number), "advertised.listeners": f"PLAINTEXT://{name}:{PORT}"}
+                own |= {"broker.rack": f"rack-{number}"}
             open_store = None if self.store is None else self.store.open
             self.nodes.append(BrokerNode(world, host, self.model, counts, own, open_store))
         self.clients: list[Client] = []

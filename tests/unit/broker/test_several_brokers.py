@@ -520,3 +520,31 @@ def test_all_killed_at_once_lose_nothing(stage: Stage) -> None:
         assert len(set(stage.logs().values())) == 1
 
     run(stage, scene)
+
+
+def test_a_disk_that_fails_takes_only_its_replicas_and_others_lead(stage: Stage) -> None:
+    """L5, R4: the broker goes on with what lies on its other disks."""
+
+    async def scene() -> None:
+        await stage.start(1, 2, 3, log_dirs="/data,/more")
+        await stage.create(partitions=6)
+        await stage.append(count=3)
+        broker = stage.leader()._replication.node_id
+        led = stage.brokers[broker].partitions[PLACE]
+
+        async def fail() -> None:
+            led.log.fail(OSError(5, "the disk is gone"))
+
+        await stage.on(broker, fail())
+        await stage.until(lambda: stage.state().leader not in (broker, NO_LEADER))
+        assert broker not in stage.state().isr
+        await stage.until(lambda: stage.leader().leader is not None)
+        assert await stage.append() == 4
+        others = [
+            place
+            for place, held in stage.brokers[broker].partitions.items()
+            if place != PLACE and held.leader is not None
+        ]
+        assert others  # it leads on where its disk works
+
+    run(stage, scene)

@@ -11,7 +11,7 @@ from moldau.coordinator.journal import Entry
 from moldau.coordinator.shard import Decision, Producer
 from moldau.sim.world import World
 
-from .support import Bench, MemoryJournal, new_reply
+from .support import Bench, MemoryJournal, Registers, new_reply
 
 
 def stored(*rows: tuple[str, str | None]) -> MemoryJournal:
@@ -256,6 +256,21 @@ def test_what_was_loaded_but_is_not_committed_is_not_read(world: World) -> None:
     assert not reply.is_answered
     journal.commit()
     assert reply.response == "2"
+
+
+def test_what_a_load_leads_to_waits_until_all_that_was_loaded_is_committed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The markers of a transaction whose end is in the log, but may still be lost with this leader."""
+    monkeypatch.setattr(Registers, "on_loaded", lambda *_: Decision(effects=["markers"]))
+    journal = stored(("a", "1"), ("a", "2"))
+    journal.commits = False
+    journal.committed_offset = 1
+    bench = Bench(journal, world).load()
+
+    assert bench.performed == []
+    journal.commit()
+    assert bench.performed == ["markers"]
 
 
 # ---- giving up ----------------------------------------------------------------------------------------------

@@ -246,6 +246,29 @@ def test_another_address_ends_the_connection_and_the_pause(engine: Engine) -> No
     engine.run(main)
 
 
+def test_who_waits_for_a_connection_is_told_when_there_is_no_address_any_more(engine: Engine) -> None:
+    """A broker that asks the controller, and becomes it itself while it connects to the one before."""
+
+    async def silent(served: Served) -> None:
+        while await served.request() is not None:
+            pass
+
+    async def main(runtime: Runtime) -> None:
+        broker = Broker(runtime, silent)
+        peer = Peer(runtime, broker.address, "test")
+        asking = runtime.tasks.spawn(beat(peer, timeout_s=60.0), name="asking")
+        await runtime.tasks.sleep(0.02)
+        begun_s = runtime.clock.monotonic()
+        peer.on_address_changed(None)
+        with pytest.raises(Disconnected):
+            await asking
+        assert runtime.clock.monotonic() - begun_s < 1.0
+        peer.close()
+        broker.close()
+
+    engine.run(main)
+
+
 def test_close_fails_who_waits_and_who_comes_later(engine: Engine) -> None:
     async def main(runtime: Runtime) -> None:
         peer = Peer(runtime, NOBODY, "test")

@@ -11,7 +11,7 @@ from moldau.broker.advertised import endpoint_of
 from moldau.broker.answers.common import OPERATIONS_UNASKED
 from moldau.broker.answers.metadata import DescribeClusterBroker, DescribeClusterResponse
 from moldau.broker.interface import ClusterView, Request, RequestContext
-from moldau.broker.topic_view import CLUSTER_OPERATIONS
+from moldau.broker.topic_view import CLUSTER_OPERATIONS, controller_shown
 
 API_KEY = 60
 VERSIONS = (0, 2)
@@ -39,7 +39,7 @@ def handle(broker: ClusterView, context: RequestContext, request: Request) -> De
     return DescribeClusterResponse(
         endpoint_type=BROKERS,
         cluster_id=image.cluster_id,
-        controller_id=image.controller_id,
+        controller_id=controller_shown(broker),
         brokers=tuple(brokers),
         cluster_authorized_operations=CLUSTER_OPERATIONS if wants_operations else OPERATIONS_UNASKED,
     )

@@ -7,20 +7,18 @@ A page ends after the client's limit or `max.request.partition.size.limit`, whic
 from __future__ import annotations
 
 from moldau.base.errors import ErrorCode
-from moldau.base.ids import TopicPartition
 from moldau.base.internal_topics import INTERNAL_TOPICS
 from moldau.broker.answers.common import OPERATIONS_UNASKED
 from moldau.broker.answers.metadata import Cursor, DescribeTopicPartitionsResponse, TopicShown
-from moldau.broker.interface import AdminBroker, Request, RequestContext
-from moldau.broker.topic_view import TOPIC_OPERATIONS, partition_view, topic_view
+from moldau.broker.interface import ClusterView, Request, RequestContext
+from moldau.broker.topic_view import TOPIC_OPERATIONS, Viewer
 from moldau.controller.names import invalid_topic_name
-from moldau.metadata.image import Topic
 
 API_KEY = 75
 VERSIONS = (0, 0)
 
 
-def handle(broker: AdminBroker, context: RequestContext, request: Request) -> DescribeTopicPartitionsResponse:
+def handle(broker: ClusterView, context: RequestContext, request: Request) -> DescribeTopicPartitionsResponse:
     cursor = request.cursor
     asked = sorted({topic.name for topic in request.topics}) or sorted(broker.image.topics)
     names = [name for name in asked if cursor is None or name >= cursor.topic_name]
@@ -32,12 +30,13 @@ def handle(broker: AdminBroker, context: RequestContext, request: Request) -> De
         ]
         return DescribeTopicPartitionsResponse(tuple(refused))
     limit = max(1, min(request.response_partition_limit, broker.config["max.request.partition.size.limit"]))
-    topics, next_cursor = _page(broker, names, cursor, limit)
+    viewer = Viewer(broker.image, context.listener_name)
+    topics, next_cursor = _page(broker, viewer, names, cursor, limit)
     return DescribeTopicPartitionsResponse(tuple(topics), next_cursor)
 
 
 def _page(
-    broker: AdminBroker, names: list[str], cursor: Request, room: int
+    broker: ClusterView, viewer: Viewer, names: list[str], cursor: Request, room: int
 ) -> tuple[list[TopicShown], Cursor | None]:
     topics: list[TopicShown] = []
     for name in names:
@@ -51,21 +50,11 @@ def _page(
             topics.append(_missing(name, error, TOPIC_OPERATIONS))
             continue
         stop = min(first + room, len(topic.partitions))
-        topics.append(_part(broker, topic, first, stop))
+        topics.append(viewer.topic(topic, TOPIC_OPERATIONS, first, stop))
         room -= max(0, stop - first)
         if stop < len(topic.partitions):
             return topics, Cursor(name, stop)
     return topics, None
-
-
-def _part(broker: AdminBroker, topic: Topic, first: int, stop: int) -> TopicShown:
-    partitions = tuple(
-        partition_view(
-            broker.image, TopicPartition(topic.name, index), topic.partitions[index], broker.offline
-        )
-        for index in range(first, stop)
-    )
-    return topic_view(topic, partitions, TOPIC_OPERATIONS)
 
 
 def _missing(name: str, error: ErrorCode, operations: int) -> TopicShown:

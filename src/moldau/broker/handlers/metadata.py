@@ -6,6 +6,7 @@ behind an UNKNOWN_TOPIC_OR_PARTITION, so clients are ready for either.
 
 - v0: an empty list asks for all topics. v1: the answer has racks and the controller.
 - v4: the client says whether topics may be created.
+- v6: a leader that is alive but lacks the client's listener is LISTENER_NOT_FOUND, LEADER_NOT_AVAILABLE before.
 - v7: KIP-320, leader epochs. v8: KIP-430, the operations that the client may do (since v11 not those on the cluster).
 - v12: KIP-516, topics by id; v10 and v11 have the field, but do not serve it.
 - v13: KIP-1102, the answer has an error of its own.
@@ -18,16 +19,14 @@ from collections.abc import Awaitable, Sequence
 from uuid import UUID
 
 from moldau.base.errors import ErrorCode, KafkaError
-from moldau.base.ids import TopicPartition
 from moldau.base.internal_topics import INTERNAL_TOPICS
 from moldau.broker.advertised import endpoint_of
 from moldau.broker.answers.common import OPERATIONS_UNASKED
 from moldau.broker.answers.metadata import MetadataResponse, MetadataResponseBroker, TopicShown
 from moldau.broker.interface import AdminBroker, Request, RequestContext
-from moldau.broker.topic_view import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, partition_view, topic_view
+from moldau.broker.topic_view import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, Viewer, controller_shown
 from moldau.controller.names import invalid_topic_name
 from moldau.controller.topics import NewTopic
-from moldau.metadata.image import Topic
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +34,7 @@ API_KEY = 3
 VERSIONS = (0, 13)
 
 BY_ID_SINCE_VERSION = 12
+LISTENER_NOT_FOUND_SINCE_VERSION = 6
 _TOLD = (ErrorCode.invalid_topic_exception, ErrorCode.invalid_replication_factor)
 """Of the reasons why a topic could not be created, those that a client is told; for others it is just not there."""
 
@@ -43,7 +43,8 @@ def handle(
     broker: AdminBroker, context: RequestContext, request: Request
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     if asks_for_all(context.version, request.topics):
-        topics = [_found(broker, request, topic) for topic in broker.image.topics.values()]
+        viewer, operations = _viewer(broker, context), _operations(request)
+        topics = [viewer.topic(topic, operations) for topic in broker.image.topics.values()]
         return _answer(broker, context, request, topics)
     if context.version < BY_ID_SINCE_VERSION and any(
         _id(asked) is not None or asked.name is None for asked in request.topics
@@ -91,17 +92,25 @@ def _answer_for(
     broker: AdminBroker, context: RequestContext, request: Request, created: dict[str, ErrorCode]
 ) -> MetadataResponse:
     topics = {}
+    viewer = _viewer(broker, context)
     by_id = [asked for asked in request.topics if _id(asked) is not None]
     for asked in by_id or request.topics:  # as in KafkaApis, one id makes names count for nothing
         topic_id = _id(asked)
         key = asked.name if topic_id is None else topic_id
         if key not in topics:
-            topics[key] = _one(broker, request, asked.name, topic_id, created)
+            topics[key] = _one(broker, viewer, request, asked.name, topic_id, created)
     return _answer(broker, context, request, list(topics.values()))
+
+
+def _viewer(broker: AdminBroker, context: RequestContext) -> Viewer:
+    knows_listeners = context.version >= LISTENER_NOT_FOUND_SINCE_VERSION
+    elsewhere = ErrorCode.listener_not_found if knows_listeners else ErrorCode.leader_not_available
+    return Viewer(broker.image, context.listener_name, elsewhere)
 
 
 def _one(
     broker: AdminBroker,
+    viewer: Viewer,
     request: Request,
     name: str | None,
     topic_id: UUID | None,
@@ -112,12 +121,12 @@ def _one(
         topic = image.topic_by_id.get(topic_id)
         if topic is None:
             return _missing(ErrorCode.unknown_topic_id, None, topic_id, OPERATIONS_UNASKED)
-        return _found(broker, request, topic)
+        return viewer.topic(topic, _operations(request))
     if name is None:
         return _missing(ErrorCode.invalid_request, None, None, OPERATIONS_UNASKED)
     topic = image.topics.get(name)
     if topic is not None:
-        return _found(broker, request, topic)
+        return viewer.topic(topic, _operations(request))
     error = ErrorCode.unknown_topic_or_partition
     if invalid_topic_name(name) is not None:
         error = ErrorCode.invalid_topic_exception
@@ -129,15 +138,6 @@ def _one(
 def _operations(request: Request) -> int:
     asked = getattr(request, "include_topic_authorized_operations", False)
     return TOPIC_OPERATIONS if asked else OPERATIONS_UNASKED
-
-
-def _found(broker: AdminBroker, request: Request, topic: Topic) -> TopicShown:
-    image, offline = broker.image, broker.offline
-    partitions = tuple(
-        partition_view(image, TopicPartition(topic.name, index), state, offline)
-        for index, state in enumerate(topic.partitions)
-    )
-    return topic_view(topic, partitions, _operations(request))
 
 
 def _missing(error: ErrorCode, name: str | None, topic_id: UUID | None, operations: int) -> TopicShown:
@@ -167,6 +167,6 @@ def _answer(
         topics=tuple(topics),
         brokers=tuple(brokers),
         cluster_id=image.cluster_id,
-        controller_id=image.controller_id,
+        controller_id=controller_shown(broker),
         cluster_authorized_operations=CLUSTER_OPERATIONS if wants_operations else OPERATIONS_UNASKED,
     )

@@ -149,3 +149,17 @@ def test_an_advertised_listener_is_told_to_its_own_clients_only() -> None:
     (plain,) = ask(broker, 12, [], listener_name="PLAINTEXT").brokers
     assert (inner.host, inner.port) == ("broker.example", 19093)
     assert (plain.host, plain.port) == ("10.0.0.5", 9092)
+
+
+@pytest.mark.parametrize("version", [5, 6])
+def test_brokers_without_the_clients_listener_are_out_of_its_reach(version: int) -> None:
+    broker = AdminBroker(default_replication_factor="1")
+    broker.create("a")
+    (own,) = broker.image.brokers.values()
+    broker.image.brokers[1] = own._replace(listeners={"INTERNAL": ("10.0.0.5", 9093)})
+    (partition,) = ask(broker, version, ["a"]).topics[0].partitions
+    expected = ErrorCode.listener_not_found if version >= 6 else ErrorCode.leader_not_available
+    assert (partition.error_code, partition.leader_id) == (expected, -1)
+    assert (partition.replica_nodes, partition.isr_nodes) == ((1,), (1,))
+    if version >= 5:
+        assert partition.offline_replicas == (1,)

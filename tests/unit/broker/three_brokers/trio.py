@@ -66,6 +66,10 @@ class Trio:
         self.brokers.pop(node_id)
         self._connections.pop(node_id, None)
 
+    def expire(self, node_id: int) -> None:
+        """End its session."""
+        self._tree.stores[host_of(node_id)].expire()
+
     def cut(self, one: int, other: int) -> None:
         self.world.net.cut(host_of(one), host_of(other))
 

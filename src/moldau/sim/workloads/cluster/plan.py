@@ -26,6 +26,7 @@ class ClusterPlan:
     idempotent_producers: int
     plain_producers: int
     readers: int
+    near_readers: int
     transactional_ids: int
     instances: int
     """Of each transactional id: with more than one they fence each other."""
@@ -59,6 +60,7 @@ class ClusterPlan:
             idempotent_producers=1 + random.randrange(2),
             plain_producers=random.randrange(3),
             readers=1 + random.randrange(2),
+            near_readers=random.randrange(2),
             transactional_ids=1 + random.randrange(2),
             instances=1 + random.randrange(2),
             classic_members=1 + random.randrange(3) if has_groups else 0,

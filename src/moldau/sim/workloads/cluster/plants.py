@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from moldau.base.errors import ErrorCode
 from moldau.broker.handlers.fetch import Fetch
 from moldau.controller import layout, partition_change
 from moldau.controller.persistence import Fenced, PersistentImage
@@ -97,29 +96,18 @@ def sequences_forgotten_in_a_fail_over() -> Iterator[None]:
 @plant("a-follower-serves-past-its-high-watermark", promise=2)
 def a_follower_serves_past_its_high_watermark() -> Iterator[None]:
     """Readers get from a follower all that it has."""
-    check_readable, limit_of = Partition.check_readable, Fetch._limit_of
-
-    def generous(self: Partition, *args: Any) -> ErrorCode:
-        error = check_readable(self, *args)
-        is_follower = self.leader is None and error is ErrorCode.not_leader_or_follower
-        return ErrorCode.none if is_follower else error
+    limit_of, answer = Fetch._limit_of, Fetch._answer
 
     def unlimited(self: Fetch, partition: Partition) -> int:
         return partition.log.next_offset if partition.leader is None else limit_of(self, partition)
 
-    answer = Fetch._answer
-
-    def as_if_committed(self: Fetch, partition: Partition, *args: Any) -> Any:
-        row = list(answer(self, partition, *args))
+    def as_if_committed(self: Fetch, partition: Partition, *args: Any, **kwargs: Any) -> Any:
+        row = list(answer(self, partition, *args, **kwargs))
         if partition.leader is None:
             row[2] = row[3] = partition.log.next_offset
         return tuple(row)
 
-    with (
-        patched(Partition, "check_readable", generous),
-        patched(Fetch, "_limit_of", unlimited),
-        patched(Fetch, "_answer", as_if_committed),
-    ):
+    with patched(Fetch, "_limit_of", unlimited), patched(Fetch, "_answer", as_if_committed):
         yield
 
 
@@ -135,13 +123,13 @@ def a_replica_keeps_its_torn_tail() -> Iterator[None]:
 
 @plant("elected-out-of-the-set", promise=1)
 def elected_out_of_the_set() -> Iterator[None]:
-    """Whoever is there may lead, in sync or not."""
+    """Whoever is there may lead, those first that are not in sync."""
 
     def anyone(
-        state: PartitionState, _isr: Any, _elr: Any, replicas: Sequence[int], may_lead: Any, *_: Any
+        _state: PartitionState, isr: Sequence[int], _elr: Any, replicas: Sequence[int], may_lead: Any, *_: Any
     ) -> tuple[int, bool]:
-        order = (state.leader, *reversed(replicas))
-        return next((one for one in order if one in replicas and may_lead(one)), NO_LEADER), False
+        order = sorted(replicas, key=lambda replica: replica in isr)
+        return next((replica for replica in order if may_lead(replica)), NO_LEADER), False
 
     with patched(partition_change, "_elect", anyone):
         yield

@@ -23,6 +23,7 @@ from moldau.sim.workloads.cluster.admin import Admin
 from moldau.sim.workloads.cluster.model import LeaderBook, WeakLedger
 from moldau.sim.workloads.cluster.nemesis import ClusterNemesis
 from moldau.sim.workloads.cluster.plan import ClusterPlan, places_of
+from moldau.sim.workloads.cluster.readers import NearReader, rack_of
 from moldau.sim.workloads.cluster.replicas import check_replicas, why_not_settled
 from moldau.sim.workloads.consumer_groups.members import GROUP as CONSUMER_GROUP
 from moldau.sim.workloads.consumer_groups.members import SESSION_MS, ConsumerMember, Interest
@@ -49,6 +50,7 @@ HEIR_TIMEOUT_MS = 30_000
 BROKER_SETTINGS = GROUP_SETTINGS | {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     "replica.lag.time.max.ms": "1500",
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
     "replica.fetch.wait.max.ms": "500",
     "replica.fetch.backoff.ms": "200",
     "replica.socket.timeout.ms": "2000",
@@ -137,6 +139,10 @@ class ClusterRun:
         for number in range(plan.readers):
             client = stage.client(f"reader-{number}")
             stage.start(client, Reader(client, places, client.random))
+        for number in range(plan.near_readers):
+            client = stage.client(f"near-{number}")
+            rack = rack_of(1 + client.random.randrange(plan.brokers))
+            stage.start(client, NearReader(client, places, rack))
         if plan.transactional:
             self._start_transactions(places_of(plan.transactional))
         for number in range(plan.classic_members):

@@ -198,6 +198,13 @@ class FetchSessions:
         self._of_replica[follower.replica] = session.id
         session.follower = follower
 
+    def on_brokers_changed(self) -> None:
+        """Brokers have come or gone: followers that wait for that are heard again."""
+        for session_id in self._of_replica.values():
+            follower = self._sessions[session_id].follower
+            if follower is not None:
+                follower.ask_again()
+
     def _make_room(self, now_s: float) -> bool:
         if self._slots <= 0:
             return False

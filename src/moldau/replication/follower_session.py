@@ -75,6 +75,11 @@ class FollowerSession:
         elif place.is_quiet:
             self.due.pop(wanted, None)
 
+    def ask_again(self) -> None:
+        """Have the follower fetch anew where that may change something: it may be let into in-sync sets by now."""
+        if self.due and self.poll is not None and not self.poll.is_done:
+            self._long_polls.wake(self.poll)
+
     def close(self) -> None:
         self._is_closed = True
         for place in self._places.values():

@@ -154,6 +154,17 @@ def test_who_falls_out_of_the_in_sync_set_is_looked_at_with_every_fetch(stage: S
     assert stage.due == []
 
 
+def test_who_is_out_of_sync_is_asked_to_fetch_again_when_brokers_come_or_go(stage: Stage) -> None:
+    partition = stage.partition()
+    stage.fetched(partition, stage.wanted())
+    poll = stage.park()
+    stage.session.ask_again()
+    assert stage.polls.woken == []
+    partition.end_watchers[REPLICA].on_out_of_sync()
+    stage.session.ask_again()
+    assert stage.polls.woken == [poll]
+
+
 def test_forgetting_and_closing_leave_nobody_behind(stage: Stage) -> None:
     first, second = stage.partition(), stage.partition()
     stage.fetched(first, forgotten := stage.wanted(0))

@@ -65,7 +65,7 @@ def new_topic(partitions: int = 1, leader: int | None = None) -> NewTopic:
     if leader is None:
         return NewTopic(name, partitions, REPLICAS)
     others = [number for number in range(1, REPLICAS + 1) if number != leader]
-    return NewTopic(name, replica_assignment=[[leader, *others]])
+    return NewTopic(name, 1, replica_assignment=[[leader, *others]])
 
 
 def until_all(cluster: Cluster, is_so: Callable[[Any], bool]) -> float:

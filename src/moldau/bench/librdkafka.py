@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from moldau.bench.measure import MB, Meter, Reading, WorkNotDone, latency_readings
-from moldau.bench.server import Server
+from moldau.bench.server import Server, Target
 from moldau.bench.topics import fresh_topic
 
 DELIVERY_TIMEOUT_S = 120
@@ -25,7 +25,7 @@ END_TO_END_WARM_UP = 100
 _STAMP = struct.Struct(">q")
 
 
-def producer(server: Server, **settings: object) -> Producer:
+def producer(server: Target, **settings: object) -> Producer:
     return Producer(
         {
             "bootstrap.servers": server.bootstrap_servers,
@@ -103,40 +103,51 @@ def consume_all(client: Consumer, topic: str, partitions: int, count: int) -> No
 
 def synchronous_latency(server: Server, count: int, size: int) -> Iterator[Reading]:
     """One message at a time: the next is sent when the one before is acknowledged."""
-    value, latencies = os.urandom(size), []
+    value = os.urandom(size)
     client = producer(server, linger_ms=0)
     with fresh_topic(server) as topic:
         produce_all(client, topic, 1, 50, value)
         with Meter(server) as meter:
-            for _ in range(count):
-                started = time.perf_counter()
-                client.produce(topic, value, partition=0)
-                if client.flush(DELIVERY_TIMEOUT_S):
-                    raise WorkNotDone("a message was not acknowledged")
-                latencies.append(time.perf_counter() - started)
+            latencies = synchronous_times(client, topic, count, value)
     yield from latency_readings("synchronous produce", latencies)
     yield Reading("broker CPU per synchronous message", meter.cpu_s * 1e6 / count, "us")
 
 
+def synchronous_times(client: Producer, topic: str, count: int, value: bytes) -> list[float]:
+    latencies = []
+    for _ in range(count):
+        started = time.perf_counter()
+        client.produce(topic, value, partition=0)
+        if client.flush(DELIVERY_TIMEOUT_S):
+            raise WorkNotDone("a message was not acknowledged")
+        latencies.append(time.perf_counter() - started)
+    return latencies
+
+
 def paced_latency(server: Server, rate: int, duration_s: float, size: int) -> Iterator[Reading]:
     """A steady stream: the time from `produce` to the acknowledgement in the client's hands."""
-    value, latencies = os.urandom(size), []
+    value = os.urandom(size)
+    client = producer(server, linger_ms=0)
+    with fresh_topic(server) as topic:
+        produce_all(client, topic, 1, 50, value)
+        latencies = paced_times(client, topic, rate, int(rate * duration_s), value)
+    yield from latency_readings(f"paced produce, {rate}/s", latencies)
+
+
+def paced_times(client: Producer, topic: str, rate: int, count: int, value: bytes) -> list[float]:
+    latencies: list[float] = []
 
     def on_delivery(error: KafkaError | None, message: Message) -> None:
         if error is None:
             latencies.append(message.latency())
 
-    client = producer(server, linger_ms=0)
-    with fresh_topic(server) as topic:
-        produce_all(client, topic, 1, 50, value)
-        count = int(rate * duration_s)
-        with _polled(client):
-            for _ in _paced(rate, count):
-                client.produce(topic, value, partition=0, on_delivery=on_delivery)
-            client.flush(DELIVERY_TIMEOUT_S)
-        if len(latencies) != count:
-            raise WorkNotDone(f"{count - len(latencies)} messages were not acknowledged")
-    yield from latency_readings(f"paced produce, {rate}/s", latencies)
+    with _polled(client):
+        for _ in _paced(rate, count):
+            client.produce(topic, value, partition=0, on_delivery=on_delivery)
+        client.flush(DELIVERY_TIMEOUT_S)
+    if len(latencies) != count:
+        raise WorkNotDone(f"{count - len(latencies)} messages were not acknowledged")
+    return latencies
 
 
 @contextlib.contextmanager

@@ -11,15 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from moldau.bench.server import Server
+from moldau.bench.server import Target
 
 MB = 1_000_000
 TOUCHED_BYTES = 1 << 30
 PAGE_BYTES = 4096
 COMPACTION = "Latency beside a compaction"
 GROUPS = "Groups"
-ALONE = (GROUPS, COMPACTION)
-"""Sections that can be measured without the others: no budget and no plot is made of them."""
+CLUSTER = "Three brokers"
+ALONE = (GROUPS, COMPACTION, CLUSTER)
+"""Sections that can be measured without the others: no plot is made of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class WorkNotDone(Exception):
 class Meter:
     """The time and the broker's CPU that the body of a `with` block took."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Target) -> None:
         self._server = server
         self.wall_s = 0.0
         self.cpu_s = 0.0

@@ -11,8 +11,8 @@ from importlib.metadata import version
 
 import confluent_kafka
 
-from moldau.bench import apache_kafka, groups, raw_load, starting
-from moldau.bench.measure import GROUPS, Series, Summary
+from moldau.bench import apache_kafka, groups, raw_load, replicated, starting
+from moldau.bench.measure import CLUSTER, GROUPS, Series, Summary
 from moldau.bench.runner import Plan, Results, machine
 
 LIBRDKAFKA_PRODUCE = "broker CPU to produce, 1000 B, 1 partition"
@@ -53,6 +53,27 @@ BUDGETS = (
     Budget("CPU from start to ready", starting.START_CPU, 0.4, "s"),
     Budget("memory, idle", starting.IDLE_MEMORY, 50, "MiB"),
     Budget("memory per idle connection", starting.CONNECTION_MEMORY, 3, "KB"),
+    Budget(
+        "three brokers: acks=all, 1 KB, linger 5 ms",
+        "CPU of all brokers, replicated produce, 1000 B",
+        5,
+        "ms/MB",
+    ),
+    Budget("three brokers: the same, 100 B", "CPU of all brokers, replicated produce, 100 B", 9, "ms/MB"),
+    Budget(
+        "three brokers: kill -9 of the leader to the next write",
+        "kill -9 of the leader to the next write",
+        0.3,
+        "s",
+    ),
+    Budget(
+        "three brokers: killed broker back in all sets",
+        "killed broker started again to all in-sync sets",
+        2,
+        "s",
+    ),
+    Budget("three brokers: idle CPU", "idle CPU of three brokers", 15, "ms/s"),
+    Budget("three brokers: memory of one, idle", "memory of a broker, idle", 50, "MiB"),
 )
 
 HEAD = """# Benchmarks
@@ -75,7 +96,7 @@ read, answer, and nothing else) needed 10.5, 7.5, 15 and 22 us. Time per request
 neighbours: the same steps are measured here in the same run (`moldau.bench.prototype`), and a budget that this machine
 does not allow is *met, as a multiple* where Moldau needs no more than the allowed multiple of the prototype's time.
 """
-NOTES = {GROUPS: groups.NOTE}
+NOTES = {GROUPS: groups.NOTE, CLUSTER: replicated.NOTE}
 """What a section's numbers are, before its table."""
 BEHIND_SECTIONS = ("\n## Not measured\n", "\n## Plots\n")
 

@@ -16,13 +16,27 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from moldau.bench import compaction, groups, java_tools, librdkafka, lookup, prototype, raw_load, starting
+from confluent_kafka import KafkaException
+
+from moldau.bench import (
+    compaction,
+    groups,
+    java_tools,
+    librdkafka,
+    lookup,
+    prototype,
+    raw_load,
+    replicated,
+    starting,
+)
 from moldau.bench.apache_kafka import KafkaServer, ToolFailed
-from moldau.bench.measure import COMPACTION, GROUPS, MB, Reading, Series, WorkNotDone, touch_memory
-from moldau.bench.server import CLOCK_TICKS_PER_S, MoldauServer, Server
+from moldau.bench.clusters import Cluster, KafkaCluster, MoldauCluster
+from moldau.bench.measure import CLUSTER, COMPACTION, GROUPS, MB, Reading, Series, WorkNotDone, touch_memory
+from moldau.bench.server import CLOCK_TICKS_PER_S, MoldauServer, Server, StartFailed
 
 Work = Callable[[Server], Iterable[Reading]]
 BROKERS: tuple[type[Server], ...] = (MoldauServer, KafkaServer)
+CLUSTERS: tuple[type[Cluster], ...] = (MoldauCluster, KafkaCluster)
 # A deleted topic's files go at once: tens of gigabytes are written.
 SETTINGS = {"log.segment.delete.delay.ms": 100}
 
@@ -41,6 +55,11 @@ class Plan:
     compacted_bytes: int
     group_members: int
     groups: int
+    replicated_bytes: int
+    fail_overs: int
+    catch_up_bytes: int
+    many_partitions: tuple[tuple[int, int], ...]
+    """How many on how many brokers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +72,22 @@ class Piece:
     """The same load for the prototype, measured before each run of the brokers."""
 
 
-QUICK = Plan(3, 200 * MB, 60 * MB, 10_000, 2, (MB, 10 * MB, 100 * MB), 400, 300 * MB, 200, 500)
+QUICK = Plan(
+    runs=3,
+    warm_up_bytes=200 * MB,
+    throughput_bytes=60 * MB,
+    requests=10_000,
+    latency_s=2,
+    look_up_sizes=(MB, 10 * MB, 100 * MB),
+    look_ups=400,
+    compacted_bytes=300 * MB,
+    group_members=200,
+    groups=500,
+    replicated_bytes=60 * MB,
+    fail_overs=2,
+    catch_up_bytes=200 * MB,
+    many_partitions=((1000, 3),),
+)
 FULL = Plan(
     runs=3,
     warm_up_bytes=1000 * MB,
@@ -65,6 +99,10 @@ FULL = Plan(
     compacted_bytes=2000 * MB,
     group_members=1000,
     groups=5000,
+    replicated_bytes=200 * MB,
+    fail_overs=5,
+    catch_up_bytes=1000 * MB,
+    many_partitions=((1000, 3), (10_000, 5)),
 )
 
 
@@ -98,12 +136,14 @@ def measure(plan: Plan, say: Callable[[str], None], only: str | None = None) -> 
         folder = Path(name)
         if only is None:
             _measure_starts(plan, results, folder, say)
-        if only != GROUPS:
+        if only not in (GROUPS, CLUSTER):
             yardstick = prototype.PrototypeServer(folder / "prototype")
             with running([*_servers(folder / "warm"), yardstick]) as (*servers, _):
                 _measure_running(plan, results, servers, yardstick, say, only)
         if only in (None, GROUPS):
             _measure_groups(plan, results, folder, say)
+        if only in (None, CLUSTER):
+            _measure_clusters(plan, results, folder, say)
     results.others_share = others.share()
     return results
 
@@ -225,6 +265,55 @@ def _large_groups(plan: Plan) -> Iterator[Piece]:
 
 def _many_groups(plan: Plan) -> Iterator[Piece]:
     yield Piece(GROUPS, "many groups", partial(groups.many_groups, groups=plan.groups), plan.runs)
+
+
+def _measure_clusters(plan: Plan, results: Results, folder: Path, say: Callable[[str], None]) -> None:
+    """Three brokers each, beside one another; thousands of partitions on clusters of their own, one after the other."""
+    with contextlib.ExitStack() as stack:
+        clusters = [stack.enter_context(kind(folder / kind.__name__, settings=SETTINGS)) for kind in CLUSTERS]
+        for cluster in clusters:
+            say(f"warming up three brokers of {cluster.name}")
+            for size in (100, 1000):
+                list(replicated.throughput(cluster, size, plan.warm_up_bytes // 4))
+        for name, work, runs in _replicated_work(plan):
+            for number in range(runs):
+                for cluster in clusters:
+                    say(f"{name}, {cluster.name}, run {number + 1} of {runs}")
+                    _measure_cluster(results, cluster, name, work, say)
+    for count, brokers in plan.many_partitions:
+        for kind in CLUSTERS:
+            say(f"{count} partitions on {brokers} brokers, {kind.name}")
+            with kind(folder / f"{kind.__name__}-{count}", brokers, SETTINGS) as cluster:
+                work = partial(replicated.many_partitions, count=count)
+                _measure_cluster(results, cluster, f"{count} partitions", work, say)
+
+
+def _replicated_work(plan: Plan) -> Iterator[tuple[str, Callable[[Cluster], Iterable[Reading]], int]]:
+    yield "idle", replicated.idle, 1
+    for size, total in ((1000, plan.replicated_bytes), (100, plan.replicated_bytes // 4)):
+        yield f"replicated {size} B", partial(replicated.throughput, size=size, total_bytes=total), plan.runs
+    yield "replicated latency", partial(replicated.latency, duration_s=plan.latency_s), plan.runs
+    for with_controller in (False, True):
+        work = partial(replicated.fail_over, with_controller=with_controller)
+        yield "controller fails" if with_controller else "leader fails", work, plan.fail_overs
+    yield "catching up", partial(replicated.catching_up, total_bytes=plan.catch_up_bytes), 1
+
+
+def _measure_cluster(
+    results: Results,
+    cluster: Cluster,
+    name: str,
+    work: Callable[[Cluster], Iterable[Reading]],
+    say: Callable[[str], None],
+) -> None:
+    touch_memory()
+    try:
+        for reading in work(cluster):
+            results.add(CLUSTER, cluster.name, [reading])
+    except (WorkNotDone, StartFailed, KafkaException, OSError) as problem:
+        say(f"{name} failed on {cluster.name}: {problem}")
+        results.failures.append(f"{name} on {cluster.name}")
+        cluster.start()
 
 
 def warm_up(server: Server, total_bytes: int) -> None:

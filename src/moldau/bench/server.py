@@ -23,7 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, Protocol, Self
 
 HOST = "127.0.0.1"
 POLL_INTERVAL_S = 0.005
@@ -46,6 +46,14 @@ class Usage:
 
     cpu_s: float
     rss_bytes: int
+
+
+class Target(Protocol):
+    """What is measured: one broker, or a cluster of them."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+    def usage(self) -> Usage: ...
 
 
 def free_port() -> int:

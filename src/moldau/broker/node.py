@@ -445,6 +445,7 @@ class Broker:
             self.coordinators.on_topic_deleted(name)
         if records is None or any(isinstance(record, BROKER_RECORDS) for record in records):
             await self.fetchers.on_brokers_changed()
+            self.fetch_sessions.on_brokers_changed()
             self.coordinators.on_brokers_changed()
             self.registrar.look()
 

@@ -125,6 +125,8 @@ class FetchSessions:
         self._random = random
         self._slots = slots
         self._sessions: dict[int, FetchSession] = {}  # least recently used first
+        self._of_replica: dict[int, int] = {}
+        """The session of each broker that fetches, its last one."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -148,10 +150,10 @@ class FetchSessions:
     def _continue(
         self, request: Any, version: int, session_id: int, epoch: int, now_s: float, replica: int
     ) -> FetchContext:
-        session = self._sessions.pop(session_id, None)
+        session = self._sessions.get(session_id)
         if session is None or session.replica != replica:
             return FetchContext([], error=ErrorCode.fetch_session_id_not_found)
-        self._sessions[session_id] = session  # now the most recently used
+        self._sessions[session_id] = self._sessions.pop(session_id)  # now the most recently used
         if session.epoch != epoch:
             return FetchContext([], error=ErrorCode.invalid_fetch_session_epoch)
         if session.uses_topic_ids != (version >= TOPIC_IDS_SINCE_VERSION):
@@ -188,6 +190,21 @@ class FetchSessions:
         context.session = session
         return session_id
 
+    def give_to(self, session: FetchSession, follower: FollowerSession) -> None:
+        """It is a broker's. One that it had before ends: its connection is lost, whether or not that is known here."""
+        before = self._of_replica.get(follower.replica)
+        if before is not None and before != session.id:
+            self._drop(before)
+        self._of_replica[follower.replica] = session.id
+        session.follower = follower
+
+    def on_brokers_changed(self) -> None:
+        """Brokers have come or gone: followers that wait for that are heard again."""
+        for session_id in self._of_replica.values():
+            follower = self._sessions[session_id].follower
+            if follower is not None:
+                follower.ask_again()
+
     def _make_room(self, now_s: float) -> bool:
         if self._slots <= 0:
             return False
@@ -203,6 +220,8 @@ class FetchSessions:
         session = self._sessions.pop(session_id, None)
         if session is not None and session.follower is not None:
             session.follower.close()
+            if self._of_replica.get(session.replica) == session_id:
+                del self._of_replica[session.replica]
 
 
 def rotate(session: FetchSession, served: Iterable[WantedPartition]) -> None:

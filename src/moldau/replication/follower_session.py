@@ -22,7 +22,7 @@ further fetch for each batch; nobody waits for it but readers of a follower, and
 
 
 class FollowerSession:
-    __slots__ = ("_long_polls", "_places", "due", "fetched_s", "poll", "replica")
+    __slots__ = ("_is_closed", "_long_polls", "_places", "due", "fetched_s", "poll", "replica")
 
     def __init__(self, replica: int, long_polls: LongPolls, now_s: float) -> None:
         self.replica = replica
@@ -31,10 +31,12 @@ class FollowerSession:
         self.due: dict[WantedPartition, None] = {}
         self.poll: LongPoll | None = None
         """Its fetch that waits."""
+        self._is_closed = False
         self._long_polls = long_polls
         self._places: dict[WantedPartition, FollowedPlace] = {}
 
-    def __len__(self) -> int:
+    @property
+    def count(self) -> int:
         """Partitions that could be read."""
         return len(self._places)
 
@@ -53,6 +55,8 @@ class FollowerSession:
 
     def watch(self, partition: Partition, wanted: WantedPartition) -> None:
         """It was read: hear from now on what happens there."""
+        if self._is_closed:  # a later session of the same follower has taken its place
+            return
         place = self._places.get(wanted)
         if place is None or place.partition is not partition:
             if place is not None:
@@ -71,7 +75,13 @@ class FollowerSession:
         elif place.is_quiet:
             self.due.pop(wanted, None)
 
+    def ask_again(self) -> None:
+        """Have the follower fetch anew where that may change something: it may be let into in-sync sets by now."""
+        if self.due and self.poll is not None and not self.poll.is_done:
+            self._long_polls.wake(self.poll)
+
     def close(self) -> None:
+        self._is_closed = True
         for place in self._places.values():
             place.leave()
         self._places.clear()

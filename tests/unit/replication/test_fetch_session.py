@@ -163,3 +163,29 @@ def test_partitions_that_gave_data_are_read_last_next_time() -> None:
     rotate(context.session, [context.partitions[0]])
     context = cache.open(request(session_id, 2), BY_NAME, 1.0)
     assert [p.index for p in context.partitions] == [1, 2, 0]
+
+
+def test_a_broker_has_one_session_its_last() -> None:
+    cache = sessions(slots=3)
+    closed: list[int] = []
+
+    def broker_session(number: int) -> int:
+        context = cache.open(request(t=[wanted(0)]), BY_NAME, 0.0, 7)
+        cache.keep(context, BY_NAME, 0.0)
+        assert context.session is not None
+        follower: Any = SimpleNamespace(
+            replica=7, fetched_s=0.0, name=lambda _: None, close=lambda: closed.append(number)
+        )
+        cache.give_to(context.session, follower)
+        return context.session.id
+
+    first = broker_session(1)
+    start(cache, t=[wanted(0)])
+    second = broker_session(2)
+    assert closed == [1] and len(cache) == 2
+    not_found = ErrorCode.fetch_session_id_not_found
+    assert cache.open(request(first, 1), BY_NAME, 1.0, 7).error is not_found
+    assert (
+        cache.open(request(second, 1), BY_NAME, 1.0).error is not_found
+    )  # a consumer, with a broker's session
+    assert not cache.open(request(second, 1), BY_NAME, 1.0, 7).error

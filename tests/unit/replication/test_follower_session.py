@@ -71,7 +71,7 @@ def stage() -> Stage:
 def test_what_is_quiet_is_not_read_again(stage: Stage) -> None:
     stage.fetched(stage.partition(), stage.wanted())
     assert stage.due == []
-    assert len(stage.session) == 1
+    assert stage.session.count == 1
 
 
 def test_what_has_grown_is_due_and_wakes_the_fetch_that_waits(stage: Stage) -> None:
@@ -128,7 +128,7 @@ def test_what_an_answer_does_not_settle_stays_due(stage: Stage, what: str) -> No
 def test_a_partition_that_could_not_be_found_stays_due(stage: Stage) -> None:
     stage.session.name(wanted := stage.wanted())
     stage.session.answered(wanted, is_well=False, has_records=False)
-    assert stage.due == [wanted] and len(stage.session) == 0
+    assert stage.due == [wanted] and stage.session.count == 0
 
 
 def test_a_new_high_watermark_is_told_after_a_moment_once(stage: Stage) -> None:
@@ -154,6 +154,17 @@ def test_who_falls_out_of_the_in_sync_set_is_looked_at_with_every_fetch(stage: S
     assert stage.due == []
 
 
+def test_who_is_out_of_sync_is_asked_to_fetch_again_when_brokers_come_or_go(stage: Stage) -> None:
+    partition = stage.partition()
+    stage.fetched(partition, stage.wanted())
+    poll = stage.park()
+    stage.session.ask_again()
+    assert stage.polls.woken == []
+    partition.end_watchers[REPLICA].on_out_of_sync()
+    stage.session.ask_again()
+    assert stage.polls.woken == [poll]
+
+
 def test_forgetting_and_closing_leave_nobody_behind(stage: Stage) -> None:
     first, second = stage.partition(), stage.partition()
     stage.fetched(first, forgotten := stage.wanted(0))
@@ -170,6 +181,16 @@ def test_a_newer_session_of_the_same_follower_takes_the_place_of_the_older(stage
     newer = FollowerSession(REPLICA, stage.polls, 1.0)  # type: ignore[arg-type]
     newer.watch(partition, stage.wanted())
     stage.session.close()
+    assert partition.end_watchers[REPLICA].fetched_s == 1.0
+
+
+def test_a_fetch_of_a_session_that_has_ended_takes_no_place(stage: Stage) -> None:
+    partition = stage.partition()
+    stage.fetched(partition, wanted := stage.wanted())
+    newer = FollowerSession(REPLICA, stage.polls, 1.0)  # type: ignore[arg-type]
+    newer.watch(partition, stage.wanted())
+    stage.session.close()
+    stage.session.watch(partition, wanted)  # its last fetch waited, and its time is up
     assert partition.end_watchers[REPLICA].fetched_s == 1.0
 
 

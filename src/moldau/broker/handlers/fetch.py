@@ -135,8 +135,10 @@ class Fetch:
         self._is_debugger = replica is None and _replica_id(request) == DEBUGGER
         self._follower: FollowerSession | None = None
         if replica is not None:
-            kept = context.session.follower if context.session is not None else None
-            self._follower = kept or FollowerSession(replica.id, broker.long_polls, broker.clock.monotonic())
+            if context.session is not None:
+                self._follower = context.session.follower
+            else:
+                self._follower = FollowerSession(replica.id, broker.long_polls, broker.clock.monotonic())
         self._rack: str = ""
         """The consumer's, where it decides who serves it."""
         if broker.selects_by_rack and self._replica is None and version >= FOLLOWERS_SERVE_SINCE_VERSION:
@@ -307,7 +309,7 @@ class Fetch:
             or self._has_error
             or self._has_diverged
             or self._has_preferred
-            or not (self._partitions if self._follower is None else self._follower)
+            or not (self._partitions if self._follower is None else self._follower.count)
         )
 
     # ---- waiting ----------------------------------------------------------------------------------------------
@@ -395,7 +397,7 @@ class Fetch:
     def _keep_follower(self) -> None:
         """A follower's session is kept with what was read for it; without one, nothing is."""
         if self._follower is not None and self._context.session is not None:
-            self._context.session.follower = self._follower
+            self._broker.fetch_sessions.give_to(self._context.session, self._follower)
             for wanted, _ in self._reads:
                 self._follower.name(wanted)
         elif self._follower is not None:

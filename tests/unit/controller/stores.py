@@ -9,7 +9,6 @@ from typing import Any
 from moldau.store.memory import MemoryStore, Tree
 from moldau.store.port import Entry, Operation, Unknown
 
-
 BROKERS_ACT_S = 0.001
 """How long a change waits here for brokers that act on it: there are none."""
 

@@ -16,12 +16,6 @@ SEEDS = range(1, 5)
 SHORT_SEEDS = range(1000, 1150)
 SHORT_SECONDS = 2.5
 SEEDS_PER_TEST = 10
-UNMENDED = {
-    1058: "a leader forgets to read a partition of a follower's fetch session, and the follower stays behind"
-}
-"""Short runs that find a bug which is not mended yet."""
-
-
 FOUND_WITH = {
     "a-conflict-taken-for-success": 194,
     "a-fenced-controller-still-writes": 194,
@@ -38,14 +32,7 @@ def test_clusters_keep_their_promises_in_a_world_that_fails(seed: int) -> None:
 @pytest.mark.parametrize("first", SHORT_SEEDS[::SEEDS_PER_TEST])
 def test_clusters_keep_their_promises_in_many_short_runs(first: int) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):
-        if seed not in UNMENDED:
-            check_short(WORKLOAD, seed, SHORT_SECONDS)
-
-
-@pytest.mark.xfail(strict=True, reason="found, and not mended yet: take it from the list when it is")
-@pytest.mark.parametrize("seed", UNMENDED)
-def test_clusters_keep_their_promises_in_runs_that_have_found_a_bug(seed: int) -> None:
-    check_short(WORKLOAD, seed, SHORT_SECONDS)
+        check_short(WORKLOAD, seed, SHORT_SECONDS)
 
 
 @pytest.mark.slow

@@ -306,7 +306,11 @@ class Fetcher:
         for fetched in response.partitions:
             followed = self._followed.get((fetched[0], fetched[1]))
             if followed is not None and followed.busy is None and followed.is_current:
-                await self._act(followed, fetched, frame, unflushed)
+                try:
+                    await self._act(followed, fetched, frame, unflushed)
+                except (OSError, KafkaError) as failure:  # of its log alone: the others go on
+                    log.warning("%s: %s", followed.partition.topic_partition, failure)
+                    self._pause(followed, "its log failed")
         for flushed in unflushed:
             try:
                 await flushed.flush()

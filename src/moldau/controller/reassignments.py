@@ -114,7 +114,7 @@ def _original(state: PartitionState) -> tuple[int, ...]:
 def _cancel(changes: Changes, rules: Rules, topic: Topic, place: TopicPartition) -> None:
     state = changes.state(topic, place.partition)
     if not is_reassigning(state):
-        raise KafkaError(ErrorCode.no_reassignment_in_progress, "No partition reassignment is in progress.")
+        raise KafkaError(ErrorCode.no_reassignment_in_progress)  # Kafka gives no text
     replicas = _original(state)
     isr = tuple(replica for replica in state.isr if replica not in state.adding)
     if not isr and state.isr:

@@ -136,7 +136,7 @@ def test_the_same_reassignment_again_changes_nothing() -> None:
             None,
             {},
             ErrorCode.no_reassignment_in_progress,
-            "No partition reassignment is in progress.",
+            None,
         ),
         (
             HERE,

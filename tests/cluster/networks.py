@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
+from needs import missing
 
 STORE = 0
 """In place of a broker's id: where the store is."""
@@ -129,7 +129,7 @@ def networks(brokers: int) -> Iterator[Network]:
             network.make()
         except (OSError, subprocess.CalledProcessError) as error:
             detail = getattr(error, "stderr", b"") or b""
-            pytest.skip(f"No network namespaces can be made here (root is needed): {detail.decode().strip()}")
+            missing(f"network namespaces cannot be made here (root is needed): {detail.decode().strip()}")
         yield network
     finally:
         network.remove()

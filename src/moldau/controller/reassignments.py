@@ -143,11 +143,3 @@ def list_reassignments(
                 place = TopicPartition(name, index)
                 found.append(Ongoing(place, state.replicas, state.adding, state.removing))
     return found
-
-
-def check_reassignment(image: ClusterImage, place: TopicPartition, replicas: Sequence[int] | None) -> None:
-    """Whether a broker that is alone can grant this: a partition stays where it is. KafkaError where not."""
-    _topic_of(image, place)
-    if replicas is None:
-        raise KafkaError(ErrorCode.no_reassignment_in_progress)
-    check_manual_assignment(image.brokers, replicas)

@@ -16,14 +16,9 @@ Watches are level-triggered: after a change of the entry or of its direct childr
 reconnect, the callback is called at least once, later than the change. Calls may be merged, and may come without a
 change: whoever reads again at each call misses nothing.
 
-What is kept where:
-- `/cluster/id`: the cluster's id, as text.
-- `/topics/<name>`: JSON: the topic's id and, for each partition, replicas, in-sync set, leader and epochs.
-- `/configs/topics/<name>`, `/configs/brokers/<id or default>`, `/configs/groups/<name>`,
-  `/configs/client_metrics/<name>`: JSON: the settings that the resource has of its own.
-- `/brokers/<id>/log_dirs`: JSON: the directory id of each of the broker's data folders, by path.
-- `/producer_ids/next_block`: the first producer id that no broker has reserved yet, as text. Names are quoted where
-  they stand in a path (`quoted`).
+What is kept where: the controller's entries are in `controller.layout`; each broker's own are `/brokers/live/<id>` and
+`/controller/candidates/...` (both ephemeral, `broker.membership`) and `/brokers/<id>/log_dirs` (JSON: the directory id
+of each of its data folders, by path). Names are quoted where they stand in a path (`quoted`).
 """
 
 from __future__ import annotations

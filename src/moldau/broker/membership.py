@@ -2,9 +2,9 @@
 controller.
 
 A session says that the broker lives: the controller fences whoever has none. Where it ends (the store was out of reach
-for too long, the process was stopped) the broker begins another, as a new life of the same broker: with a new
-incarnation, by which the controller tells it from the one that it has fenced. Until the store can be reached again the
-broker goes on with what it knows. R6, R7.
+for too long, the process was stopped) the broker begins another. Until the store can be reached again it goes on with
+what it knows. Its incarnation, by which the controller tells one process from the next, stays the same (as Kafka's
+does): where all sessions have ended together, since the store was gone, nobody was fenced, and nothing changes. R6, R7.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Location(NamedTuple):
     """Where the controller is."""
 
     broker_id: int
-    incarnation: UUID
+    session: UUID
     host: str
     port: int
 
@@ -57,6 +57,7 @@ class Membership:
         `controller`."""
         self._store = store
         self._tasks = runtime.tasks
+        self._clock = runtime.clock
         self._random = runtime.random.fork("membership")
         self._node_id = node_id
         self._on_elected = on_elected
@@ -70,7 +71,11 @@ class Membership:
         self._is_closed = False
         self.is_joined = False
         """It has a session: others may take it for alive."""
-        self.incarnation: UUID = UUID(int=0)
+        self.incarnation: UUID = self._random.uuid()
+        """Of the process."""
+        self.session: UUID = UUID(int=0)
+        self.began_again_s = float("-inf")
+        """When the session began, if it is not the first: what has ended the one before may have ended all others."""
         self.controller: Location | None = None
 
     async def join(self, address: tuple[str, int]) -> None:
@@ -111,30 +116,33 @@ class Membership:
     # Sessions
 
     async def _join(self) -> None:
-        self.incarnation = self._random.uuid()
+        is_first = not self.session.int
+        self.session = self._random.uuid()
         await self._store.begin_session(self._session_ended)
         await self._create_live()
+        if not is_first:
+            self.began_again_s = self._clock.monotonic()
         await self._stand()
         self.is_joined = True
 
     async def _create_live(self) -> None:
-        path = f"{LIVE}/{self._node_id}"
+        path, value = f"{LIVE}/{self._node_id}", _live_value(self.incarnation, self.session)
         for _ in range(int(ID_PATIENCE_S / RETRY_PAUSE_S)):
             try:
-                await self._store.multi([Create(path, self.incarnation.hex.encode(), ephemeral=True)])
+                await self._store.multi([Create(path, value, ephemeral=True)])
                 return
-            except Conflict:  # of this broker's last life, nearly always
+            except Conflict:  # of this broker's last session, nearly always
                 pass
             except Unknown:
                 entry = await self._store.get(path)
-                if entry is not None and entry.value == self.incarnation.hex.encode():
+                if entry is not None and entry.value == value:
                     return
             await self._tasks.sleep(RETRY_PAUSE_S)
         raise IdInUse(f"another process is broker {self._node_id} of this cluster")
 
     async def _stand(self) -> None:
         host, port = self._address
-        value = {"broker": self._node_id, "incarnation": self.incarnation.hex, "host": host, "port": port}
+        value = {"broker": self._node_id, "session": self.session.hex, "host": host, "port": port}
         self._candidacy = await self._store.stand(CANDIDATES, json.dumps(value).encode(), self._elected)
 
     def _elected(self) -> None:
@@ -195,7 +203,7 @@ class Membership:
 def _location(entry: Entry) -> Location | None:
     try:
         value = json.loads(entry.value)
-        return Location(value["broker"], UUID(value["incarnation"]), value["host"], value["port"])
+        return Location(value["broker"], UUID(value["session"]), value["host"], value["port"])
     except (ValueError, KeyError, TypeError):
         log.error("a candidate for controller says nothing that can be read: %r", entry.value[:200])
         return None
@@ -204,4 +212,9 @@ def _location(entry: Entry) -> Location | None:
 async def live_brokers(store: Store) -> dict[int, UUID]:
     """Who has a session now, by broker id, with its incarnation."""
     entries = await store.children(LIVE)
-    return {int(entry.name): UUID(hex=entry.value.decode()) for entry in entries}
+    return {int(entry.name): UUID(hex=entry.value.decode().partition(" ")[0]) for entry in entries}
+
+
+def _live_value(incarnation: UUID, session: UUID) -> bytes:
+    """The session is there for the broker itself, which must not take the entry of an earlier one for its own."""
+    return f"{incarnation.hex} {session.hex}".encode()

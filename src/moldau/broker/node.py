@@ -165,6 +165,7 @@ class Broker:
             self.node_id,
             self,
             lambda: self.image if self.image.cluster_id else None,
+            began_again_s=lambda: self.membership.began_again_s,
             on_lost=self.membership.stand_again,
         )
         self.registrar = Registrar(

@@ -2,8 +2,9 @@
 
 Taking it claims the store with the next epoch; from then on an earlier controller changes nothing. The office watches
 who lives (`/brokers/live`), fences whoever does not, and whoever has a session but has not been heard of for as long as
-one may be silent: it is cut off from here, and could change no in-sync set. Now and then it looks for leaders that are
-not where they should be. R6, R8.
+one may be silent: it is cut off from here, and could change no in-sync set. Where it has just begun a session again
+itself, the store was gone, perhaps for all: the others are given the time of a session to come back before they are
+fenced. Now and then it looks for leaders that are not where they should be. R6, R8.
 """
 
 from __future__ import annotations
@@ -34,16 +35,19 @@ class Office:
         node_id: int,
         broker: HasConfig,
         image: Callable[[], ClusterImage | None],
+        began_again_s: Callable[[], float],
         on_lost: Callable[[], Awaitable[None]],
     ) -> None:
-        """`image` is the broker's own: the controller begins with it where it is current. `on_lost`: another controller
-        was faster, though this one was elected: stand again."""
+        """`image` is the broker's own: the controller begins with it where it is current.
+        `began_again_s`: when this broker began its session, if it is not its first. `on_lost`: another controller was
+        faster, though this one was elected: stand again."""
         self._store = store
         self._runtime = runtime
         self._tasks = runtime.tasks
         self._node_id = node_id
         self._broker = broker
         self._image = image
+        self._began_again_s = began_again_s
         self._on_lost = on_lost
         self._watch: Watch | None = None
         self._silence_s_max: float = broker.config["broker.session.timeout.ms"] / 1000
@@ -126,13 +130,21 @@ class Office:
             while self._must_check and (controller := self.controller) is not None:
                 self._must_check = False
                 try:
-                    await controller.brokers_live(await live_brokers(self._store))
+                    await self._fence_dead(controller)
                 except (OSError, Unknown, KafkaError) as error:
                     log.info("who lives is not known yet: %s", error)
                     self._must_check = True
                     await self._tasks.sleep(RETRY_PAUSE_S)
         finally:
             self._is_checking = False
+
+    async def _fence_dead(self, controller: Controller) -> None:
+        live = await live_brokers(self._store)
+        awaited = frozenset(controller.image.brokers.keys() - live.keys())
+        left_s = self._began_again_s() + self._silence_s_max - self._runtime.clock.monotonic()
+        if awaited and left_s > 0:
+            self._tasks.call_later(left_s, self._check_later)
+        await controller.brokers_live(live, awaited if left_s > 0 else ())
 
     async def _look_after(self, term: int) -> None:
         """Leaders for partitions that can have one by now; preferred ones, every so often."""

@@ -1,9 +1,9 @@
 """A broker's registration with the controller: how it comes, comes back, and leaves in good order.
 
-It registers when it has opened its logs, and again in each session that it begins: each time with a new broker epoch,
-by which others tell its lives apart (KIP-903). Registered, it is fenced until it has seen its registration and asks
-to serve. Shutting down, it asks the controller to move its leaders first, and serves until they have moved (Kafka's
-controlled shut-down). One task does all the asking, so that no two lives are registered at once.
+It registers when it has opened its logs, and again when it was fenced: each time with a new broker epoch, by which
+others tell its lives apart (KIP-903). Registered, it is fenced until it has seen its registration and asks to serve.
+Shutting down, it asks the controller to move its leaders first, and serves until they have moved (Kafka's controlled
+shut-down). One task does all the asking, so that no two lives are registered at once.
 """
 
 from __future__ import annotations
@@ -60,6 +60,8 @@ class Registrar:
         self._is_looking = False
         self._is_serving = False
         self._is_leaving = False
+        self._served_epoch = NO_EPOCH
+        """The last in which the cluster let it serve."""
         self.epoch = NO_EPOCH
         """Of this broker's life in the cluster."""
         self.on_registered: Callable[[], Awaitable[None]] | None = None
@@ -95,6 +97,8 @@ class Registrar:
 
     def look(self) -> None:
         """The image, or the session, is another: see whether this broker is in the cluster as it should be."""
+        if (own := self._own) is not None and not own.is_fenced:
+            self._served_epoch = own.epoch
         if not self._is_looking and self._is_serving and not self._is_leaving:
             self._is_looking = True
             self._tasks.spawn(self._look(), name="registration")
@@ -113,7 +117,7 @@ class Registrar:
             while not self._is_leaving and self._membership.is_joined:
                 own = self._own
                 try:
-                    if own is None:
+                    if own is None or (own.is_fenced and own.epoch == self._served_epoch):
                         await self._register(self.epoch, ())  # nothing was lost: the process lives
                     elif own.is_fenced:
                         self.epoch = own.epoch
@@ -139,13 +143,13 @@ class Registrar:
             lost,
             self._image.cluster_id,
         )
-        incarnation = self._membership.incarnation
+        session = self._membership.session
         self.epoch = await self._channel.register(registration)
         await self._feed.until(
             lambda: (
-                self._own is not None
+                ((own := self._own) is not None and own.epoch >= self.epoch)
                 or self._is_leaving
-                or self._membership.incarnation != incarnation  # in another session, it registers anew
+                or self._membership.session != session  # what has become of it is looked at anew
             )
         )
         if self.on_registered is not None:

@@ -87,7 +87,7 @@ def decide_register(
         )
     _check_log_dirs(image, wanted)
     before = image.registered.get(wanted.id)
-    if before is not None and before.incarnation == wanted.incarnation:
+    if before is not None and before.incarnation == wanted.incarnation and not _begins_anew(before, wanted):
         broker = before._replace(
             listeners=wanted.listeners, rack=wanted.rack, log_dirs=wanted.log_dirs, boot_id=wanted.boot_id
         )
@@ -105,6 +105,11 @@ def decide_register(
     changes = _come_back(image, rules, wanted, before)
     # The registration comes last: interrupted before it, the broker registers again, and all of it is done again.
     return Registered([*changes.records(), BrokerRegistered(broker)], broker.epoch)
+
+
+def _begins_anew(before: BrokerInfo, wanted: Registration) -> bool:
+    """A process that was fenced, and knows it: what it asked for in its old epoch counts for nothing any more."""
+    return before.is_fenced and before.epoch == wanted.previous_epoch
 
 
 def _check_log_dirs(image: ClusterImage, wanted: Registration) -> None:

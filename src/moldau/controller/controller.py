@@ -12,7 +12,7 @@ asked for.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
@@ -267,14 +267,14 @@ class Controller:
             del self._live[broker_id]
         await self.fence({broker_id: incarnation})
 
-    async def brokers_live(self, live: Mapping[int, UUID]) -> None:
-        """Who has a session now, with its incarnation; all others are fenced."""
+    async def brokers_live(self, live: Mapping[int, UUID], awaited: Collection[int] = ()) -> None:
+        """Who has a session now, with its incarnation; all others are fenced, but for those who are awaited."""
         self._live = dict(live)
         await self.fence(
             {
                 broker.id: broker.incarnation
                 for broker in self.image.registered.values()
-                if live.get(broker.id) != broker.incarnation
+                if live.get(broker.id) != broker.incarnation and broker.id not in awaited
             }
         )
 

@@ -41,7 +41,7 @@ def registered(channel: Channel) -> int:
     """The broker's epoch, at the end of its registration."""
 
     async def play() -> int:
-        membership: Any = SimpleNamespace(incarnation=uuid.UUID(int=1))
+        membership: Any = SimpleNamespace(incarnation=uuid.UUID(int=1), session=uuid.UUID(int=2))
         feed: Any = SimpleNamespace(until=until)
         runtime = real_runtime()
         made = Registrar(runtime.tasks, 1, channel.image, channel, feed, membership, "boot")  # type: ignore[arg-type]

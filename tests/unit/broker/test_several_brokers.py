@@ -36,6 +36,8 @@ TOPIC = "topic"
 PLACE = TopicPartition(TOPIC, 0)
 PATIENCE_S = 30.0
 FAR_S = 1e6
+SESSION_S = 9.0
+"""broker.session.timeout.ms, unless it is set."""
 
 
 class Stage:
@@ -295,7 +297,7 @@ def test_below_min_insync_replicas_nothing_is_acknowledged_and_nothing_is_lost(s
     run(stage, scene)
 
 
-def test_a_broker_that_loses_its_session_comes_back_as_another_life(stage: Stage) -> None:
+def test_a_broker_that_was_fenced_comes_back_as_another_life(stage: Stage) -> None:
     """Its old epoch counts for nothing any more (KIP-903)."""
 
     async def scene() -> None:
@@ -303,11 +305,61 @@ def test_a_broker_that_loses_its_session_comes_back_as_another_life(stage: Stage
         await stage.create()
         (broker_id,) = [b.node_id for b in stage.brokers.values() if b.active_controller is None][:1]
         epoch = stage.brokers[broker_id].registrar.epoch
-        stage.stores[broker_id].expire()
+        lost = {broker_id: stage.brokers[broker_id].membership.incarnation}
+        await stage.on(stage.controller.node_id, stage.controller.controller.fence(lost))
         await stage.until(lambda: stage.brokers[broker_id].registrar.epoch > epoch)
         await stage.until(lambda: set(stage.controller.image.brokers) == {1, 2, 3})
         await stage.until(lambda: set(stage.state().isr) == {1, 2, 3})
         await stage.append(count=2)
+
+    run(stage, scene)
+
+
+def test_where_all_sessions_have_ended_together_nothing_changes(stage: Stage) -> None:
+    """The store was gone: who comes back within the time of a session is in the cluster as before."""
+
+    async def scene() -> None:
+        await stage.start(1, 2, 3)
+        await stage.create(partitions=3)
+        before = stage.controller.image.topics[TOPIC].partitions
+        elections = sum(broker.office.elections for broker in stage.brokers.values())
+        for store in stage.stores.values():
+            store.expire()
+        await stage.until(
+            lambda: sum(broker.office.elections for broker in stage.brokers.values()) > elections
+        )
+        await stage.append()
+        await stage.world.sleep(2 * SESSION_S)
+        assert set(stage.controller.image.brokers) == {1, 2, 3}
+        assert stage.controller.image.topics[TOPIC].partitions == before
+        assert {broker.registrar.epoch for broker in stage.brokers.values()} == {
+            broker.epoch for broker in stage.controller.image.brokers.values()
+        }
+
+    run(stage, scene)
+
+
+def test_who_does_not_come_back_after_the_store_within_the_time_of_a_session_is_fenced(stage: Stage) -> None:
+    async def scene() -> None:
+        await stage.start(1, 2, 3)
+        await stage.create()
+        leader = stage.state().leader
+        stage.hosts[leader].pause()
+        for store in stage.stores.values():
+            store.expire()
+        others = {1, 2, 3} - {leader}
+        begun_s = stage.hosts[leader].clock.monotonic()
+        await stage.until(
+            lambda: any(
+                controller is not None and set(controller.image.brokers) == others
+                for controller in (broker.active_controller for broker in stage.brokers.values())
+            )
+        )
+        assert stage.hosts[leader].clock.monotonic() - begun_s < 2 * SESSION_S
+        await stage.until(lambda: stage.state().leader in others)
+        await stage.append(count=2)
+        stage.hosts[leader].go_on()
+        await stage.until(lambda: set(stage.state().isr) == {1, 2, 3})
 
     run(stage, scene)
 

@@ -19,7 +19,7 @@ def test_a_broker_that_registers_again_says_again_which_logs_it_does_not_have() 
         await trio.until(lambda: trio.state().leader == 2, "another one leads")
         assert trio.state().offline == (1,)
         epoch = trio.brokers[1].registrar.epoch
-        trio.expire(1)
+        await trio.fence(1)
         await trio.until(lambda: trio.brokers[1].registrar.epoch > epoch, "it registers again")
         await trio.until(lambda: 1 in trio.brokers[2].image.brokers, "it is back")
         assert trio.state().offline == (1,)

@@ -70,6 +70,12 @@ class Trio:
         """End its session."""
         self._tree.stores[host_of(node_id)].expire()
 
+    async def fence(self, node_id: int) -> None:
+        """The controller goes on without it."""
+        (office,) = [broker for broker in self.brokers.values() if broker.active_controller is not None]
+        lost = {node_id: self.brokers[node_id].membership.incarnation}
+        await office.tasks.spawn(office.controller.fence(lost), name="fence")
+
     def cut(self, one: int, other: int) -> None:
         self.world.net.cut(host_of(one), host_of(other))
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +23,9 @@ from moldau.cli.options import Target
 
 
 class Cli:
-    def __init__(self, up: Up) -> None:
+    def __init__(self, up: Up, bootstrap: str | None = None) -> None:
         self.up = up
-        self.bootstrap = ",".join(up.addresses)
+        self.bootstrap = bootstrap or ",".join(up.addresses)
 
     def run(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
@@ -192,6 +195,38 @@ def test_a_broker_that_hangs_does_not_keep_the_next_one_from_being_asked(cli: Cl
         os.kill(pid, signal.SIGCONT)
     assert [one["id"] for one in found["brokers"]] == [1, 2, 3, 4]
     assert cli.json("cluster", "health", "--wait", "60")["healthy"]
+
+
+@contextmanager
+def starting() -> Iterator[str]:
+    """The address of a broker that is about to start: it closes what connects."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    server.accept()[0].close()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(TIMEOUT_S)
+
+
+def test_a_broker_that_is_about_to_start_does_not_keep_the_next_one_from_being_asked(cli: Cli) -> None:
+    with starting() as address:
+        both = Cli(cli.up, f"{address},{cli.bootstrap}")
+        assert len(both.json("cluster", "describe")["brokers"]) == 4
+
+
+def test_waiting_for_health_outlives_the_restart_of_the_only_broker_that_is_asked(
+    alone: Callable[..., Cli],
+) -> None:
+    cli = alone("--brokers", "2")
+    first = Cli(cli.up, cli.up.addresses[0])
+    os.kill(cli.up.pid(1), signal.SIGKILL)
+    assert first.json("cluster", "health", "--wait", "60")["healthy"]
 
 
 @pytest.mark.parametrize(

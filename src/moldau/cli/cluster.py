@@ -178,18 +178,29 @@ def health(wait_s: float | None, target: Target, as_json: bool) -> int:
     under-replicated.
     """
     deadline_s = time.monotonic() + (wait_s or 0.0)
-    with ClusterClient(target) as client:
-        while True:
-            found = list(examine(client))
-            is_well = not any(finding.status in (Status.PROBLEM, Status.WARNING) for finding in found)
-            if is_well or time.monotonic() >= deadline_s:
-                break
+    while True:
+        try:
+            with ClusterClient(target) as client:
+                found, is_well = _examined_until_well(client, deadline_s)
+            break
+        except CliError as error:  # the broker that was asked is being restarted
+            if error.code is not Exit.UNREACHABLE or time.monotonic() >= deadline_s:
+                raise
             time.sleep(HEALTH_PAUSE_S)
     if as_json:
         print_json({"healthy": is_well, "findings": [finding.document() for finding in found]})
     else:
         print_section(Section("Cluster", found))
     return Exit.OK if is_well else Exit.FAILED
+
+
+def _examined_until_well(client: ClusterClient, deadline_s: float) -> tuple[list[Finding], bool]:
+    while True:
+        found = list(examine(client))
+        is_well = not any(finding.status in (Status.PROBLEM, Status.WARNING) for finding in found)
+        if is_well or time.monotonic() >= deadline_s:
+            return found, is_well
+        time.sleep(HEALTH_PAUSE_S)
 
 
 def examine(client: ClusterClient) -> Iterator[Finding]:

@@ -30,6 +30,9 @@ TOPIC = 2  # a resource type of DescribeConfigs
 PREFERRED, UNCLEAN = 0, 1  # election types
 TOPICS_AT_ONCE = 500  # in one request for configs
 MIN_ISR = "min.insync.replicas"
+DESCRIBE_CLUSTER = SimpleNamespace(
+    include_cluster_authorized_operations=False, endpoint_type=BROKERS, include_fenced_brokers=True
+)
 ANSWER_TIMEOUT_S = 3.0
 """How long one of several brokers is waited for before the next is asked."""
 
@@ -97,12 +100,16 @@ class ClusterClient:
         self._runner.close()
 
     async def _first_that_answers(self, addresses: Sequence[Address]) -> Address:
-        """One that is stopped or hangs takes connections all the same. The last one is taken for granted."""
+        """One that is stopped, hangs or is about to start takes connections all the same. The last one is taken for
+        granted."""
+        timeout_s = min(self.target.timeout_s, ANSWER_TIMEOUT_S)
         for address in addresses[:-1]:
             try:
-                await self._peer(address).connection(min(self.target.timeout_s, ANSWER_TIMEOUT_S))
+                await self._answered("DescribeCluster", address, DESCRIBE_CLUSTER, timeout_s)
             except (Disconnected, Busy):
                 continue
+            except UnsupportedVersion:
+                pass
             return address
         return addresses[-1]
 
@@ -117,12 +124,7 @@ class ClusterClient:
 
     def cluster(self) -> ClusterView:
         """The brokers that are registered, fenced ones too where the cluster tells them (KIP-1073)."""
-        answer = self._ask(
-            "DescribeCluster",
-            include_cluster_authorized_operations=False,
-            endpoint_type=BROKERS,
-            include_fenced_brokers=True,
-        )
+        answer = self._ask("DescribeCluster", **vars(DESCRIBE_CLUSTER))
         self._check(answer.error_code, answer.error_message, "The cluster cannot be described")
         brokers = sorted(
             BrokerView(one.broker_id, one.host, one.port, one.rack, getattr(one, "is_fenced", False))
@@ -254,7 +256,9 @@ class ClusterClient:
     def _ask(self, api: str, address: Address | None = None, **fields: Any) -> Any:
         address = address or self._bootstrap
         try:
-            return self._runner.run(self._answered(api, address, SimpleNamespace(**fields)))
+            return self._runner.run(
+                self._answered(api, address, SimpleNamespace(**fields), self.target.timeout_s)
+            )
         except UnsupportedVersion as error:
             raise CliError(f"This cluster does not know {api}.", "It may be too old for this.") from error
         except (Disconnected, Busy) as error:
@@ -264,10 +268,10 @@ class ClusterClient:
                 Exit.UNREACHABLE,
             ) from error
 
-    async def _answered(self, api: str, address: Address, message: object) -> Any:
+    async def _answered(self, api: str, address: Address, message: object, timeout_s: float) -> Any:
         peer = self._peer(address)
-        await peer.connection(self.target.timeout_s)
-        return await peer.ask(APIS_BY_NAME[api].key, message, self.target.timeout_s)
+        await peer.connection(timeout_s)
+        return await peer.ask(APIS_BY_NAME[api].key, message, timeout_s)
 
     def _peer(self, address: Address) -> Peer:
         if self._runtime is None:

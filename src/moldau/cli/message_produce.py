@@ -326,7 +326,7 @@ def explain_failure(connection: Connection, delivery: Delivery) -> CliError:
     elif connection.answers():
         error = CliError(
             f"{delivery.topic}: The cluster answers, but did not store a message within the time-out.",
-            "Its disk may be full: the broker's log and health say more. --timeout waits longer.",
+            "Too few replicas may be in sync, or a disk full: see `moldau cluster health`. --timeout waits longer.",
         )
     else:
         error = connection.silent()

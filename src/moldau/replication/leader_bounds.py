@@ -28,7 +28,7 @@ async def _ask(peer: Peer, partition: Partition, node_id: int, timestamp: int) -
         replica_id=node_id,
         isolation_level=0,
         topics=(SimpleNamespace(name=topic, partitions=(wanted,)),),
-        timeout_ms=0,
+        timeout=0,
     )
     answer: Any = await peer.ask(LIST_OFFSETS, request)
     (found,) = answer.topics[0].partitions

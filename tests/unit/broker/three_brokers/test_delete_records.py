@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from moldau.base.errors import ErrorCode
+from moldau.base.ids import TopicPartition
+from moldau.controller.reassignments import Reassignment
 from moldau.sim.world import World
 
 from .trio import TOPIC, Trio
@@ -100,5 +102,25 @@ def test_a_leader_that_is_replaced_while_it_waits_says_so() -> None:
         assert (await waiting).error_code == ErrorCode.not_leader_or_follower
 
     with World(5) as world:
+        world.run(scene(Trio(world)))
+        assert not world.failures
+
+
+def test_a_replica_that_is_added_begins_where_the_leader_does() -> None:
+    async def scene(trio: Trio) -> None:
+        await trio.start(2)
+        await trio.start(1, 3)
+        await trio.create((1, 2))
+        for _ in range(5):
+            await trio.produce(1)
+        assert (await delete(trio, 1, 3)).error_code == ErrorCode.none
+        controller = trio.brokers[2]
+        move = Reassignment(TopicPartition(TOPIC, 0), (1, 3))
+        await controller.tasks.spawn(controller.controller.alter_reassignments([move]), name="move")
+        await trio.until(lambda: trio.state().replicas == (1, 3), "the replica to have moved")
+        log = trio.partition(3).log
+        assert (log.log_start_offset, log.next_offset) == (3, 5)
+
+    with World(3) as world:
         world.run(scene(Trio(world)))
         assert not world.failures

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 import click
@@ -62,14 +64,18 @@ def command(ctx: click.Context, data: str, deep: bool, target: Target, as_json: 
         for section in sections:
             print_section(section)
             say("")
-    problems = sum(finding.status is Status.PROBLEM for section in sections for finding in section.findings)
+    found = Counter(finding.status for section in sections for finding in section.findings)
     if not as_json:
-        say(
-            click.style(f"{problems} to mend.", fg="red", bold=True)
-            if problems
-            else good("No problem found.")
-        )
-    return Exit.FAILED if problems else Exit.OK
+        say(summary(found))
+    return Exit.FAILED if found[Status.PROBLEM] else Exit.OK
+
+
+def summary(found: Mapping[Status, int]) -> str:
+    if problems := found[Status.PROBLEM]:
+        return click.style(f"{problems} to mend.", fg="red", bold=True)
+    if warnings := found[Status.WARNING]:
+        return click.style(f"{warnings} to look at.", fg="yellow", bold=True)
+    return good("No problem found.")
 
 
 def asked(ctx: click.Context, parameter: str) -> bool:

@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import sqlite3
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from moldau.cli import doctor_machine
+from moldau.cli.doctor import summary
 from moldau.cli.doctor_cluster import broker, partitions
 from moldau.cli.doctor_data import examine_data
 from moldau.cli.findings import Status
@@ -168,3 +170,9 @@ def test_partitions_that_are_not_well_are_named() -> None:
     assert found["min ISR"].status is Status.PROBLEM and "1 partition (c-0)" in found["min ISR"].text
     assert found["replicas"].status is Status.WARNING and "1 partition (b-0)" in found["replicas"].text
     assert "partitions" not in found
+
+
+def test_the_last_line_is_about_the_worst_that_was_found() -> None:
+    assert "2 to mend" in summary(Counter({Status.PROBLEM: 2, Status.WARNING: 1}))
+    assert "1 to look at" in summary(Counter({Status.WARNING: 1, Status.OK: 3}))
+    assert "No problem found" in summary(Counter({Status.OK: 3, Status.NOTE: 1}))

@@ -19,7 +19,8 @@ from moldau.runtime.ports import Tasks
 
 log = logging.getLogger(__name__)
 
-PARTITIONS_PER_REQUEST_MAX = 2000
+PARTITIONS_PER_REQUEST_MAX = 500
+"""So that neither side takes more than a few milliseconds to read, write or act on one."""
 RETRY_PAUSE_S = 0.05
 
 

@@ -96,6 +96,7 @@ class Replicas:
     async def open_all(self) -> list[TopicPartition]:
         """Open what the image says is held here; those whose log was not there."""
         lost = []
+        opened = 0
         for topic in list(self._image.topics.values()):
             for index, state in enumerate(topic.partitions):
                 if self._node_id in state.replicas:
@@ -103,6 +104,11 @@ class Replicas:
                     if place not in self.log_manager.logs:
                         lost.append(place)
                     await self._open(place, topic, state, is_new=False)
+                    opened += 1
+                    if (
+                        opened % CHANGES_PER_TURN == 0
+                    ):  # this broker may be the controller that others wait for
+                        await self._tasks.sleep(0)
         return lost
 
     async def remove_strays(self) -> None:

@@ -170,13 +170,13 @@ async def serve(
         boot_id=boot_id(),
         host_name="localhost" if launch.store.startswith("sqlite:") else socket.getfqdn(),
     )
+    broker.on_opened = tune_gc
     try:
         await start(broker, launch)
         runtime.tasks.spawn(stop_on_failure(broker, stopping), name="watch for failure")
         write_pid(launch.pid_file)  # only now is the folder ours: until here the file may be another broker's
         on_ready(broker.bootstrap_servers)
         log.info("ready" if launch.name else "ready; Ctrl-C stops it", extra=facts(broker, launch))
-        tune_gc()
         await stopping.wait()
         if broker.failure is not None:
             # Not closed cleanly, on purpose: what is on the disk is checked at the next start.

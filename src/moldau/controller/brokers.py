@@ -6,6 +6,9 @@ those partitions it leaves the eligible replicas as well before it may lead (KIP
 nobody has more then. A leader that was not stopped cleanly, and stays the only one who can lead, goes on in a new
 epoch: its log may lack an unflushed tail, and a reader could not tell the records that take those offsets (KIP-320).
 
+What concerns all partitions of a broker is decided in slices (`slices`). Partitions that lose their leader come first:
+their clients can do nothing, while those of the others wait for an in-sync set at most.
+
 A registration gives the broker an epoch that no other had (KIP-903). (Kafka's ClusterControlManager,
 BrokerHeartbeatManager, and the handleBroker... methods of ReplicationControlManager.)
 """
@@ -22,6 +25,7 @@ from moldau.base.ids import TopicPartition
 from moldau.controller.changes import Changes
 from moldau.controller.partition_change import Target
 from moldau.controller.rules import Rules
+from moldau.controller.slices import PARTITIONS_PER_SLICE, Slices
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.records import (
     NO_LEADER,
@@ -74,7 +78,7 @@ def check_epoch(image: ClusterImage, broker_id: int, epoch: int) -> BrokerInfo:
 
 def decide_register(
     image: ClusterImage, rules: Rules, wanted: Registration, live: UUID | None = None
-) -> Registered:
+) -> Slices[Registered]:
     """`live` is the incarnation that has a session in the store, where that is known."""
     if wanted.cluster_id is not None and wanted.cluster_id != image.cluster_id:
         raise KafkaError(
@@ -102,7 +106,7 @@ def decide_register(
         log_dirs=wanted.log_dirs,
         boot_id=wanted.boot_id,
     )
-    changes = _come_back(image, rules, wanted, before)
+    changes = yield from _come_back(image, rules, wanted, before)
     # The registration comes last: interrupted before it, the broker registers again, and all of it is done again.
     return Registered([*changes.records(), BrokerRegistered(broker)], broker.epoch)
 
@@ -125,13 +129,17 @@ def _check_log_dirs(image: ClusterImage, wanted: Registration) -> None:
                     )
 
 
-def _come_back(image: ClusterImage, rules: Rules, wanted: Registration, before: BrokerInfo | None) -> Changes:
+def _come_back(
+    image: ClusterImage, rules: Rules, wanted: Registration, before: BrokerInfo | None
+) -> Slices[Changes]:
     # A clean stop of a life that never registered says nothing of the one before: its mark has no epoch, or another.
     is_clean = wanted.previous_epoch != NO_EPOCH and (before is None or before.epoch == wanted.previous_epoch)
     cut_off = not is_clean and (before is None or before.boot_id != wanted.boot_id)
     broker_id, lost = wanted.id, frozenset(wanted.lost)
     changes = Changes(image, rules, leaving=(broker_id,))
-    for topic, index, state in changes.partitions():
+    for number, (topic, index, state) in enumerate(changes.partitions(), 1):
+        if number % PARTITIONS_PER_SLICE == 0:
+            yield
         if broker_id not in state.replicas:
             continue
         has_lost = bool(lost) and TopicPartition(topic.name, index) in lost
@@ -162,17 +170,19 @@ def _without(ids: tuple[int, ...], broker_id: int) -> tuple[int, ...]:
     return tuple(id_ for id_ in ids if id_ != broker_id) if broker_id in ids else ids
 
 
-def decide_fence(image: ClusterImage, rules: Rules, broker_ids: Collection[int]) -> list[Record]:
+def decide_fence(image: ClusterImage, rules: Rules, broker_ids: Collection[int]) -> Slices[list[Record]]:
     """These brokers are gone, or ask for it: they leave the in-sync sets, and others lead."""
-    records: list[Record] = [*_leave(image, rules, broker_ids).records()]
+    records = yield from _leave(image, rules, broker_ids)
     brokers = [image.registered[broker_id] for broker_id in broker_ids]
     return records + [_changed(broker, is_fenced=True) for broker in brokers if not broker.is_fenced]
 
 
-def decide_unfence(image: ClusterImage, rules: Rules, broker_id: int) -> list[Record]:
+def decide_unfence(image: ClusterImage, rules: Rules, broker_id: int) -> Slices[list[Record]]:
     """The broker serves: what has no leader and can have it is led by it."""
     changes = Changes(image, rules, coming=(broker_id,))
-    for topic, index, state in changes.partitions():
+    for number, (topic, index, state) in enumerate(changes.partitions(), 1):
+        if number % PARTITIONS_PER_SLICE == 0:
+            yield
         if state.leader == NO_LEADER and broker_id in state.replicas:
             changes.change(topic, index)
     broker = image.registered[broker_id]
@@ -180,29 +190,36 @@ def decide_unfence(image: ClusterImage, rules: Rules, broker_id: int) -> list[Re
     return [*changes.records(), _changed(broker, is_fenced=False, is_shutting_down=False)]
 
 
-def decide_shut_down(image: ClusterImage, rules: Rules, broker_id: int) -> list[Record]:
+def decide_shut_down(image: ClusterImage, rules: Rules, broker_id: int) -> Slices[list[Record]]:
     """The broker will go: others lead what they can, and it leaves the in-sync sets."""
     leaving = _changed(image.registered[broker_id], is_shutting_down=True)
-    return [leaving, *_leave(image, rules, (broker_id,)).records()]
+    records = yield from _leave(image, rules, (broker_id,))
+    return [leaving, *records]
 
 
-def _leave(image: ClusterImage, rules: Rules, broker_ids: Collection[int]) -> Changes:
+def _leave(image: ClusterImage, rules: Rules, broker_ids: Collection[int]) -> Slices[list[Record]]:
     leaving = frozenset(broker_ids)
-    changes = Changes(image, rules, leaving=leaving)
-    for topic, index, state in changes.partitions():
-        if not leaving.isdisjoint(state.isr) or state.leader in leaving:
+    led = Changes(image, rules, leaving=leaving)
+    followed = Changes(image, rules, leaving=leaving)
+    for number, (topic, index, state) in enumerate(led.partitions(), 1):
+        if number % PARTITIONS_PER_SLICE == 0:
+            yield
+        if state.leader in leaving or not leaving.isdisjoint(state.isr):
             staying = tuple(replica for replica in state.isr if replica not in leaving)
+            changes = led if state.leader in leaving else followed
             changes.change(topic, index, Target(isr=staying))
-    return changes
+    return [*led.records(), *followed.records()]
 
 
-def decide_unregister(image: ClusterImage, rules: Rules, broker_id: int) -> list[Record]:
+def decide_unregister(image: ClusterImage, rules: Rules, broker_id: int) -> Slices[list[Record]]:
     if broker_id not in image.registered:
         raise KafkaError(
             ErrorCode.broker_id_not_registered, f"Broker ID {broker_id} is not currently registered"
         )
     changes = Changes(image, rules, leaving=(broker_id,))
-    for topic, index, state in changes.partitions():
+    for number, (topic, index, state) in enumerate(changes.partitions(), 1):
+        if number % PARTITIONS_PER_SLICE == 0:
+            yield
         if broker_id in state.isr or broker_id in state.elr:
             ineligible = () if _is_last(state, broker_id) else (broker_id,)
             changes.change(topic, index, Target(isr=_without(state.isr, broker_id), ineligible=ineligible))
@@ -282,13 +299,15 @@ def leads_any(image: ClusterImage, broker_id: int) -> bool:
     return any(state.leader == broker_id for topic in image.topics.values() for state in topic.partitions)
 
 
-def decide_leaderless(image: ClusterImage, rules: Rules, elections_max: int) -> list[Record]:
+def decide_leaderless(image: ClusterImage, rules: Rules, elections_max: int) -> Slices[list[Record]]:
     """Leaders for partitions that have none and could: what was left by a controller that was interrupted, and unclean
     elections that have become allowed since.
     """
     changes = Changes(image, rules)
     count = 0
-    for topic, index, state in changes.partitions():
+    for number, (topic, index, state) in enumerate(changes.partitions(), 1):
+        if number % PARTITIONS_PER_SLICE == 0:
+            yield
         if state.leader == NO_LEADER and count < elections_max:
             count += changes.change(topic, index) is not None
     return [*changes.records()]

@@ -39,6 +39,7 @@ from moldau.controller.reassignments import (
     list_reassignments,
 )
 from moldau.controller.rules import Rules
+from moldau.controller.slices import PARTITIONS_PER_SLICE, Slices, in_slices
 from moldau.controller.topics import (
     CreateOutcome,
     DeleteOutcome,
@@ -63,6 +64,7 @@ DECIDED_PER_TURN = 200
 
 OutcomeT = TypeVar("OutcomeT", CreateOutcome, DeleteOutcome, PartitionsOutcome, AlterOutcome)
 PlacedT = TypeVar("PlacedT", Elected, Reassigned)
+T = TypeVar("T")
 
 
 class HasConfig(Protocol):
@@ -184,9 +186,11 @@ class Controller:
     async def register_broker(self, wanted: Registration) -> int:
         """The broker's epoch. It is fenced until it has seen its registration, and asks to serve."""
 
-        def decide() -> tuple[int, Sequence[Record]]:
+        async def decide() -> tuple[int, Sequence[Record]]:
             live = self._live.get(wanted.id)
-            registered = brokers.decide_register(self.image, self._rules(), wanted, live)
+            registered = await self._in_slices(
+                brokers.decide_register(self.image, self._rules(), wanted, live)
+            )
             return registered.epoch, registered.records
 
         def done(error: KafkaError | None) -> None:
@@ -222,9 +226,9 @@ class Controller:
                 others_know=self._others_know(broker_id),
             )
 
-        def decide() -> tuple[Next, Sequence[Record]]:
+        async def decide() -> tuple[Next, Sequence[Record]]:
             outcome = next_()
-            return outcome, self._heartbeat_records(outcome, broker_id)
+            return outcome, await self._heartbeat_records(outcome, broker_id)
 
         def done(error: KafkaError | None) -> None:
             broker = self.image.registered.get(broker_id)
@@ -240,15 +244,15 @@ class Controller:
             should_shut_down=outcome is Next.GO,
         )
 
-    def _heartbeat_records(self, outcome: Next, broker_id: int) -> list[Record]:
+    async def _heartbeat_records(self, outcome: Next, broker_id: int) -> list[Record]:
         rules = self._rules()
         match outcome:
             case Next.FENCE | Next.GO:
-                return brokers.decide_fence(self.image, rules, (broker_id,))
+                return await self._in_slices(brokers.decide_fence(self.image, rules, (broker_id,)))
             case Next.UNFENCE:
-                return brokers.decide_unfence(self.image, rules, broker_id)
+                return await self._in_slices(brokers.decide_unfence(self.image, rules, broker_id))
             case Next.SHUT_DOWN:
-                return brokers.decide_shut_down(self.image, rules, broker_id)
+                return await self._in_slices(brokers.decide_shut_down(self.image, rules, broker_id))
         return []
 
     def _others_know(self, broker_id: int) -> bool:
@@ -281,22 +285,22 @@ class Controller:
     async def fence(self, lost: Mapping[int, UUID]) -> None:
         """Go on without these brokers, in these lives of theirs."""
 
-        def decide() -> tuple[list[int], Sequence[Record]]:
+        async def decide() -> tuple[list[int], Sequence[Record]]:
             registered = self.image.registered
             gone = [
                 broker_id
                 for broker_id, incarnation in lost.items()
                 if broker_id in registered and registered[broker_id].incarnation == incarnation
             ]
-            return gone, brokers.decide_fence(self.image, self._rules(), gone)
+            if not gone:
+                return gone, []
+            return gone, await self._in_slices(brokers.decide_fence(self.image, self._rules(), gone))
 
         for broker_id in await self._queue.perform(decide):
             self._applied.forget(broker_id)
 
     async def unregister_broker(self, broker_id: int) -> None:
-        await self._queue.perform(
-            lambda: (None, brokers.decide_unregister(self.image, self._rules(), broker_id))
-        )
+        await self._perform_slices(lambda: brokers.decide_unregister(self.image, self._rules(), broker_id))
         self._applied.forget(broker_id)
 
     async def report_replicas(
@@ -324,9 +328,9 @@ class Controller:
         self._proposed.append(proposed)
         batch: list[_Proposed] = []
 
-        def decide() -> tuple[None, Sequence[Record]]:
+        async def decide() -> tuple[None, Sequence[Record]]:
             batch[:], self._proposed = self._proposed, []
-            return None, self._decide_proposed(batch)
+            return None, await self._in_slices(self._decide_proposed(batch))
 
         def done(error: KafkaError | None) -> None:
             for one in batch if error is not None else ():
@@ -343,13 +347,22 @@ class Controller:
             raise proposed.answer
         return proposed.answer or []
 
-    def _decide_proposed(self, batch: Sequence[_Proposed]) -> Sequence[Record]:
+    def _decide_proposed(self, batch: Sequence[_Proposed]) -> Slices[Sequence[Record]]:
         """All that wait, together."""
         changes = Changes(self.image, self._rules())
+        in_slice = 0
         for one in batch:
+            altered: list[Altered] = []
             try:
                 brokers.check_epoch(self.image, one.broker_id, one.broker_epoch)
-                one.answer = decide_alter_partition(self.image, changes, one.broker_id, one.proposals)
+                for start in range(0, len(one.proposals), PARTITIONS_PER_SLICE):
+                    some = one.proposals[start : start + PARTITIONS_PER_SLICE]
+                    in_slice += len(some)
+                    if in_slice > PARTITIONS_PER_SLICE:
+                        in_slice = len(some)
+                        yield
+                    altered += decide_alter_partition(self.image, changes, one.broker_id, some)
+                one.answer = altered
             except KafkaError as error:
                 one.answer = error
         return changes.records()
@@ -377,12 +390,12 @@ class Controller:
         """Preferred leaders again, where a broker leads too few of its own. Whoever calls this from time to time looks
         at auto.leader.rebalance.enable.
         """
-        await self._queue.perform(lambda: (None, decide_rebalance(self.image, self._rules())))
+        await self._perform_slices(lambda: decide_rebalance(self.image, self._rules()))
 
     async def elect_leaderless(self) -> None:
         """Leaders for partitions that have none and can have one by now."""
-        await self._queue.perform(
-            lambda: (None, brokers.decide_leaderless(self.image, self._rules(), ELECTIONS_PER_TICK))
+        await self._perform_slices(
+            lambda: brokers.decide_leaderless(self.image, self._rules(), ELECTIONS_PER_TICK)
         )
 
     async def allocate_producer_ids(self) -> Block:
@@ -402,6 +415,15 @@ class Controller:
 
     def _rules(self) -> Rules:
         return Rules(self._broker.config)
+
+    async def _in_slices(self, decision: Slices[T]) -> T:
+        return await in_slices(self._tasks, decision)
+
+    async def _perform_slices(self, decide: Callable[[], Slices[Sequence[Record]]]) -> None:
+        async def decide_all() -> tuple[None, Sequence[Record]]:
+            return None, await self._in_slices(decide())
+
+        await self._queue.perform(decide_all)
 
     async def _change(self, decide: Callable[[], Iterable[OutcomeT]], validate_only: bool) -> list[OutcomeT]:
         outcomes: list[OutcomeT] = []
@@ -431,19 +453,19 @@ class Controller:
         return [outcome._replace(position=position) for outcome in outcomes]
 
     async def _change_partitions(
-        self, decide: Callable[[], tuple[list[PlacedT], Sequence[Record]]]
+        self, decide: Callable[[], Slices[tuple[list[PlacedT], Sequence[Record]]]]
     ) -> list[PlacedT]:
         outcomes: list[PlacedT] = []
 
-        def decide_all() -> tuple[None, Sequence[Record]]:
-            outcomes[:], records = decide()
+        async def decide_all() -> tuple[None, Sequence[Record]]:
+            outcomes[:], records = await self._in_slices(decide())
             return None, records
 
         try:
             await self._queue.perform(decide_all)
         except KafkaError as error:
             if not outcomes:
-                outcomes[:], _ = decide()
+                outcomes[:], _ = await self._in_slices(decide())
             return [
                 outcome if outcome.error else outcome._replace(error=error.code, message=error.message)
                 for outcome in outcomes

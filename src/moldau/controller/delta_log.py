@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
+from moldau.metadata.codec import encoded
 from moldau.metadata.records import Delta, Position
 from moldau.runtime.ports import Tasks
 
 DELTAS_MAX = 1_000
 PARTITIONS_MAX = 50_000
 """Of the deltas kept: what they weigh is mostly the partitions in them."""
+ENCODED_MAX = 64
+"""Deltas kept as bytes: some 4 MB at most."""
 WAITING_MAX = 10_000
 
 
@@ -34,6 +37,8 @@ class DeltaLog:
         self._weights: deque[int] = deque()
         self._weight = 0
         self._waiting: dict[asyncio.Future[None], None] = {}
+        self._encoded: dict[int, tuple[bytes, ...]] = {}
+        """The newest deltas as bytes, by sequence: every broker asks for them."""
         for delta in deltas:
             self.append(delta)
 
@@ -60,6 +65,20 @@ class DeltaLog:
         if before != position:
             return None
         return list(islice(self._deltas, skip, None))
+
+    def encoded(self, delta: Delta) -> Iterator[bytes]:
+        """A delta's records in pieces (`codec.encoded`), made once for all who ask for it soon."""
+        known = self._encoded.get(delta.sequence)
+        if known is not None:
+            yield from known
+            return
+        pieces = []
+        for piece in encoded(delta.records):
+            pieces.append(piece)
+            yield piece
+        self._encoded[delta.sequence] = tuple(pieces)
+        while len(self._encoded) > ENCODED_MAX:
+            del self._encoded[next(iter(self._encoded))]
 
     def next_delta(self) -> asyncio.Future[None]:
         """Resolves with the next delta, or when the controller ends. Cancel it when it is not waited for any more."""

@@ -15,6 +15,7 @@ from moldau.base.ids import TopicPartition
 from moldau.controller import partition_change
 from moldau.controller.changes import Changes
 from moldau.controller.rules import Rules
+from moldau.controller.slices import PARTITIONS_PER_SLICE, Slices
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.records import NO_LEADER, PartitionsChanged
 
@@ -57,11 +58,13 @@ _KINDS = {
 
 def decide_elections(
     image: ClusterImage, rules: Rules, election: Election, places: Sequence[TopicPartition] | None
-) -> Elections:
+) -> Slices[Elections]:
     """For the partitions that are named, or for all: then those that need no election are left out."""
     changes = Changes(image, rules)
     outcomes = []
-    for place in _all(image) if places is None else places:
+    for number, place in enumerate(_all(image) if places is None else places, 1):
+        if number % PARTITIONS_PER_SLICE == 0:
+            yield
         error = _elect(image, changes, election, place)
         if error is None:
             outcomes.append(Elected(place, ErrorCode.none))
@@ -95,11 +98,13 @@ def _elect(
 
 def decide_rebalance(
     image: ClusterImage, rules: Rules, percent_max: int = IMBALANCE_PERCENT_MAX
-) -> list[PartitionsChanged]:
+) -> Slices[list[PartitionsChanged]]:
     """Back to their preferred leaders: the partitions of brokers that lead too few of their own."""
     owned: dict[int, int] = {}
     away: dict[int, list[TopicPartition]] = {}
-    for place in _all(image):
+    for number, place in enumerate(_all(image), 1):
+        if number % PARTITIONS_PER_SLICE == 0:
+            yield
         state = image.topics[place.topic].partitions[place.partition]
         preferred = state.replicas[0]
         owned[preferred] = owned.get(preferred, 0) + 1

@@ -7,6 +7,7 @@ loads without that (a tool, a test) gets an image to look at.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 from uuid import UUID
 
@@ -22,6 +23,8 @@ from moldau.metadata.records import (
     TopicCreated,
 )
 from moldau.store.port import Entry, Store
+
+Pause = Callable[[float], Awaitable[None]]
 
 
 class Loaded(NamedTuple):
@@ -41,7 +44,12 @@ async def load_image(store: Store) -> ClusterImage:
     return loaded.image
 
 
-async def load(store: Store) -> Loaded:
+async def no_pause(_seconds: float) -> None:
+    pass
+
+
+async def load(store: Store, pause: Pause = no_pause) -> Loaded:
+    """`pause` lets others run, between one topic and the next."""
     cluster_id = await store.get(layout.CLUSTER_ID)
     image = ClusterImage("" if cluster_id is None else cluster_id.value.decode())
     if (producer_ids := await store.get(layout.PRODUCER_IDS)) is not None:
@@ -53,16 +61,17 @@ async def load(store: Store) -> Loaded:
             for entry in await store.children(folder):
                 resource = layout.resource_of(type_, entry.name)
                 image.apply(ConfigChanged(resource, layout.configs_of(entry.value)))
-    return await _load_topics(store, image)
+    return await _load_topics(store, image, pause)
 
 
-async def _load_topics(store: Store, image: ClusterImage) -> Loaded:
+async def _load_topics(store: Store, image: ClusterImage, pause: Pause) -> Loaded:
     configs = {entry.name: entry for entry in await store.children(layout.CONFIGS[ResourceType.TOPIC])}
     topics = await store.children(layout.TOPICS)
-    partitions = await _read_partitions(store)
+    partitions = await _read_partitions(store, pause)
     garbage: list[str] = []
     converted: list[TopicCreated] = []
     for entry in topics:
+        await pause(0)
         own = configs.pop(entry.name, None)
         settings = {} if own is None else layout.configs_of(own.value)
         topic_id, count = layout.topic_of(entry.value)
@@ -78,10 +87,11 @@ async def _load_topics(store: Store, image: ClusterImage) -> Loaded:
     return Loaded(image, tuple(garbage), tuple(converted))
 
 
-async def _read_partitions(store: Store) -> dict[UUID, dict[int, Entry]]:
+async def _read_partitions(store: Store, pause: Pause) -> dict[UUID, dict[int, Entry]]:
     """All entries of partitions, by topic and number."""
     found: dict[UUID, dict[int, Entry]] = {}
     for entries in await asyncio.gather(*map(store.children, layout.PARTITION_FOLDERS)):
+        await pause(0)
         for entry in entries:
             if (named := layout.partition_named(entry.path)) is not None:
                 topic_id, index = named

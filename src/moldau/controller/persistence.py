@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import logging
 from base64 import urlsafe_b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from uuid import UUID
 
 from moldau.controller import layout
 from moldau.controller.layout import CLUSTER_ID, ControllerState
-from moldau.controller.loading import load
+from moldau.controller.loading import Pause, load, no_pause
 from moldau.controller.writes import Step, debris_after, steps_of, tidying_steps
 from moldau.metadata.image import ClusterImage, image_from, snapshot_of
 from moldau.metadata.records import NOWHERE, ControllerElected, Delta, Position, Record, TopicCreated
@@ -32,8 +32,6 @@ log = logging.getLogger(__name__)
 ATTEMPTS_MAX = 8
 """How often a write whose outcome is not known is looked after before the controller gives up its office."""
 FIRST_PAUSE_S = 0.05
-
-Pause = Callable[[float], Awaitable[None]]
 
 
 class Fenced(Exception):
@@ -51,10 +49,6 @@ def new_uuid(random: Random) -> UUID:
 def base64_of(value: UUID) -> str:
     """How Kafka writes ids."""
     return urlsafe_b64encode(value.bytes).decode().rstrip("=")
-
-
-async def _no_pause(_seconds: float) -> None:
-    pass
 
 
 class PersistentImage:
@@ -80,7 +74,7 @@ class PersistentImage:
         controller_id: int,
         *,
         warm: ClusterImage | None = None,
-        pause: Pause = _no_pause,
+        pause: Pause = no_pause,
     ) -> PersistentImage:
         """Become the controller: claim the store with the next epoch, then read what is there, unless the warm image
         is at exactly the position that the store had. Fenced where another was faster.
@@ -98,7 +92,7 @@ class PersistentImage:
         if warm is not None and is_warm:
             self.image = image_from(snapshot_of(warm))
         else:
-            loaded = await load(store)
+            loaded = await load(store, pause)
             self.image, self._debris, converted = loaded.image, list(loaded.garbage), loaded.converted
             self.image.position = before.position
         self.begun = [self._apply(claimed, (ControllerElected(controller_id, claimed.epoch),))]

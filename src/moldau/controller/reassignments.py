@@ -17,6 +17,7 @@ from moldau.controller.changes import Changes
 from moldau.controller.partition_change import Election, Target, is_reassigning
 from moldau.controller.placement import check_manual_assignment
 from moldau.controller.rules import Rules
+from moldau.controller.slices import PARTITIONS_PER_SLICE, Slices
 from moldau.metadata.image import ClusterImage, Topic
 from moldau.metadata.records import PartitionsChanged, PartitionState
 
@@ -50,10 +51,12 @@ class Ongoing(NamedTuple):
 
 def decide_reassignments(
     image: ClusterImage, rules: Rules, wanted: Sequence[Reassignment], *, may_change_factor: bool = True
-) -> Reassignments:
+) -> Slices[Reassignments]:
     changes = Changes(image, rules)
     outcomes = []
-    for place, replicas in wanted:
+    for number, (place, replicas) in enumerate(wanted, 1):
+        if number % PARTITIONS_PER_SLICE == 0:
+            yield
         try:
             topic = _topic_of(image, place)
             if replicas is None:

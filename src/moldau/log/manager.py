@@ -32,6 +32,8 @@ from moldau.runtime.ports import Runtime
 logger = logging.getLogger(__name__)
 
 CLOSES_AT_ONCE = 16
+LOGS_PER_TURN = 500
+"""Looked at before others get their turn of the loop: a few milliseconds."""
 CHECKPOINT_INTERVAL_S = 60.0
 """Kafka's `log.flush.offset.checkpoint.interval.ms`."""
 RETENTION_CHECK_INTERVAL_S = 300.0
@@ -342,7 +344,9 @@ class LogManager:
         await self._for_each_log(Log.remove_old_segments)
 
     async def _for_each_log(self, work: Callable[[Log], Awaitable[object]]) -> None:
-        for log in list(self.logs.values()):
+        for number, log in enumerate(list(self.logs.values()), 1):
+            if number % LOGS_PER_TURN == 0:
+                await self._runtime.tasks.sleep(0)
             if log.failure is None and not log.reshaping.locked():  # else it is being compacted
                 try:
                     async with log.reshaping:
@@ -394,9 +398,10 @@ class LogManager:
     async def _expire_regularly(self) -> None:
         while True:
             await self._runtime.tasks.sleep(PRODUCER_CHECK_INTERVAL_S)
-            now_ms = self._runtime.clock.wall_ms()
-            for log in list(self.logs.values()):
-                log.expire_producers(now_ms, self._producer_expiration_ms())
+            for number, log in enumerate(list(self.logs.values()), 1):
+                if number % LOGS_PER_TURN == 0:
+                    await self._runtime.tasks.sleep(0)
+                log.expire_producers(self._runtime.clock.wall_ms(), self._producer_expiration_ms())
 
     async def write_checkpoints(self) -> None:
         """Recovery points, log starts and high watermarks of all folders that work. OSError: of some not."""
@@ -422,24 +427,28 @@ class LogManager:
         async with self._checkpointing:
             stale = set(folder.stale)
             try:
-                await self._runtime.tasks.in_thread(folder.write_checkpoints, self._checkpoints(folder))
+                checkpoints = await self._checkpoints(folder)
+                await self._runtime.tasks.in_thread(folder.write_checkpoints, checkpoints)
             except OSError as error:
                 self._folder_error(folder, error)
                 raise
             folder.stale -= stale
 
-    def _checkpoints(self, folder: DataFolder) -> Checkpoints:
-        logs = [(p, log) for p, log in self.logs.items() if self._folder_of[p] is folder]
-        return Checkpoints(
-            {partition: log.last_flushed_offset for partition, log in logs},
-            {
-                p: log.log_start_offset
-                for p, log in logs
-                if log.log_start_offset > 0  # also where a segment begins there: older ones may come back
-            },
-            {partition: self._high_watermark_of(log) for partition, log in logs},
-            {p: log.reshaping.cleaned_to for p, log in logs if log.reshaping.cleaned_to is not None},
-        )
+    async def _checkpoints(self, folder: DataFolder) -> Checkpoints:
+        """What the checkpoints say, taken log by log: each entry holds for its log alone."""
+        recovery_points, log_starts, high_watermarks, cleaned_to = {}, {}, {}, {}
+        for number, (partition, log) in enumerate(list(self.logs.items()), 1):
+            if number % LOGS_PER_TURN == 0:
+                await self._runtime.tasks.sleep(0)
+            if self._folder_of.get(partition) is not folder or self.logs.get(partition) is not log:
+                continue
+            recovery_points[partition] = log.last_flushed_offset
+            if log.log_start_offset > 0:  # also where a segment begins there: older ones may come back
+                log_starts[partition] = log.log_start_offset
+            high_watermarks[partition] = self._high_watermark_of(log)
+            if log.reshaping.cleaned_to is not None:
+                cleaned_to[partition] = log.reshaping.cleaned_to
+        return Checkpoints(recovery_points, log_starts, high_watermarks, cleaned_to)
 
     async def close(self, broker_epoch: int = 0) -> None:
         """Close every log, write the checkpoints, and say that the stop was clean, unless the disk fails."""

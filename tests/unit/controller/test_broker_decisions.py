@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -22,8 +23,17 @@ from moldau.controller.brokers import (
     decide_unregister,
     next_state,
 )
+from moldau.controller.leaders import Election, decide_elections, decide_rebalance
+from moldau.controller.slices import PARTITIONS_PER_SLICE, Slices, whole
 from moldau.metadata.image import ClusterImage
-from moldau.metadata.records import NO_LEADER, BrokerChanged, BrokerRegistered, PartitionState, Record
+from moldau.metadata.records import (
+    NO_LEADER,
+    BrokerChanged,
+    BrokerRegistered,
+    PartitionsChanged,
+    PartitionState,
+    Record,
+)
 
 from .small_cluster import broker, changed_states, cluster, incarnation, rules, state_after
 
@@ -45,7 +55,7 @@ def registration(broker_id: int = 1, **fields: Any) -> Registration:
 
 
 def register(image: ClusterImage, wanted: Registration, **settings: str) -> list[Record]:
-    return decide_register(image, rules(**settings), wanted).records
+    return whole(decide_register(image, rules(**settings), wanted)).records
 
 
 CLEAN: dict[str, Any] = {"previous_epoch": 10}
@@ -162,7 +172,7 @@ def test_a_broker_that_comes_back(
 
 def test_a_registration_is_fenced_and_has_an_epoch_that_none_had() -> None:
     image = cluster()
-    registered = decide_register(image, rules(), registration(rack="r", log_dirs=(UUID(int=5),)))
+    registered = whole(decide_register(image, rules(), registration(rack="r", log_dirs=(UUID(int=5),))))
     assert registered.epoch == 51
     last = registered.records[-1]
     assert isinstance(last, BrokerRegistered)
@@ -174,7 +184,7 @@ def test_a_registration_is_fenced_and_has_an_epoch_that_none_had() -> None:
 def test_the_same_life_of_a_broker_may_register_again_and_keeps_its_epoch() -> None:
     image = cluster(FULL)
     same = registration(incarnation=incarnation(1), listeners={"A": ("h", 1)})
-    registered = decide_register(image, rules(), same)
+    registered = whole(decide_register(image, rules(), same))
     assert registered.epoch == 10
     assert registered.records == [BrokerRegistered(broker(1, listeners={"A": ("h", 1)}))]
 
@@ -194,7 +204,7 @@ def test_a_broker_that_cannot_be_the_one_is_refused(
     image = cluster()
     image.apply(BrokerRegistered(broker(2, log_dirs=(UUID(int=6),))))
     with pytest.raises(KafkaError) as refused:
-        decide_register(image, rules(), wanted, live)
+        whole(decide_register(image, rules(), wanted, live))
     assert refused.value.code is code
 
 
@@ -217,41 +227,68 @@ def test_a_broker_that_is_gone_leads_nothing_and_is_in_no_set(
     state: PartitionState, min_isr: int, expected: PartitionState
 ) -> None:
     image = cluster(state)
-    records = decide_fence(image, rules(min_insync_replicas=str(min_isr)), (1,))
+    records = whole(decide_fence(image, rules(min_insync_replicas=str(min_isr)), (1,)))
     assert records[-1] == BrokerChanged(1, 10, is_fenced=True, is_shutting_down=False)
     assert state_after(image, records) == expected
 
 
 def test_brokers_that_go_together_are_not_elected_one_after_the_other() -> None:
     image = cluster(FULL)
-    records = decide_fence(image, rules(min_insync_replicas="2"), (1, 2))
+    records = whole(decide_fence(image, rules(min_insync_replicas="2"), (1, 2)))
     assert state_after(image, records) == after(FULL, 1, leader=3, isr=(3,), elr=(1, 2))
     assert list(image.brokers) == [3, 4]
+
+
+def test_partitions_that_lose_their_leader_come_before_those_that_lose_a_follower() -> None:
+    followed = FULL._replace(leader=2)
+    image = cluster(followed, FULL, followed, FULL)
+    led, others, _fenced = whole(decide_fence(image, rules(), (1,)))
+    assert isinstance(led, PartitionsChanged) and isinstance(others, PartitionsChanged)
+    assert (list(led.states), list(others.states)) == ([1, 3], [0, 2])
+
+
+DECISIONS: dict[str, Callable[[ClusterImage], Slices[Any]]] = {
+    "register": lambda image: decide_register(image, rules(), registration()),
+    "fence": lambda image: decide_fence(image, rules(), (1,)),
+    "unfence": lambda image: decide_unfence(image, rules(), 1),
+    "shut down": lambda image: decide_shut_down(image, rules(), 1),
+    "unregister": lambda image: decide_unregister(image, rules(), 1),
+    "leaderless": lambda image: decide_leaderless(image, rules(), 10),
+    "rebalance": lambda image: decide_rebalance(image, rules()),
+    "elect": lambda image: decide_elections(image, rules(), Election.PREFERRED, None),
+}
+
+
+@pytest.mark.parametrize("name", DECISIONS)
+def test_a_decision_on_all_partitions_pauses_between_slices(name: str) -> None:
+    slices = 4
+    decision = DECISIONS[name](cluster(*[FULL] * PARTITIONS_PER_SLICE * slices))
+    assert sum(1 for _pause in decision) >= slices
 
 
 def test_an_unclean_leader_is_elected_only_where_the_topic_says_so() -> None:
     for enabled, leader in (("false", NO_LEADER), ("true", 2)):
         image = cluster(LAST, unclean_leader_election_enable=enabled)
-        state = state_after(image, decide_fence(image, rules(), (1,)))
+        state = state_after(image, whole(decide_fence(image, rules(), (1,))))
         assert (state.leader, state.recovering) == (leader, leader == 2)
 
 
 def test_a_broker_that_serves_again_leads_what_only_it_can() -> None:
     waiting = FULL._replace(leader=NO_LEADER, isr=(), elr=(1, 2))
     image = cluster(waiting, FULL._replace(leader=2, isr=(2, 3)), fenced=(1, 2))
-    records = decide_unfence(image, rules(min_insync_replicas="2"), 1)
+    records = whole(decide_unfence(image, rules(min_insync_replicas="2"), 1))
     assert records[-1] == BrokerChanged(1, 10, is_fenced=False, is_shutting_down=False)
     assert changed_states(records) == {0: after(waiting, 1, leader=1, isr=(1,), elr=(2,))}
 
 
 def test_who_is_not_eligible_leads_nothing_when_it_serves() -> None:
     image = cluster(FULL._replace(leader=NO_LEADER, isr=(), elr=(2,)), fenced=(1, 2))
-    assert len(decide_unfence(image, rules(), 1)) == 1
+    assert len(whole(decide_unfence(image, rules(), 1))) == 1
 
 
 def test_a_broker_that_shuts_down_gives_its_leaders_away_first() -> None:
     image = cluster(FULL, ALONE)
-    records = decide_shut_down(image, rules(min_insync_replicas="2"), 1)
+    records = whole(decide_shut_down(image, rules(min_insync_replicas="2"), 1))
     assert records[0] == BrokerChanged(1, 10, is_fenced=False, is_shutting_down=True)
     states = changed_states(records)
     assert states[0] == after(FULL, 1, leader=2, isr=(2, 3))
@@ -260,7 +297,7 @@ def test_a_broker_that_shuts_down_gives_its_leaders_away_first() -> None:
 
 def test_a_broker_that_is_unregistered_is_in_no_set_unless_it_is_the_last() -> None:
     image = cluster(FULL, FULL._replace(leader=2, isr=(2,), elr=(1,)), ALONE)
-    records = decide_unregister(image, rules(min_insync_replicas="2"), 1)
+    records = whole(decide_unregister(image, rules(min_insync_replicas="2"), 1))
     states = changed_states(records)
     assert states[0] == after(FULL, 1, leader=2, isr=(2, 3))
     assert states[1].elr == ()
@@ -268,7 +305,7 @@ def test_a_broker_that_is_unregistered_is_in_no_set_unless_it_is_the_last() -> N
     state_after(image, records)
     assert 1 not in image.registered
     with pytest.raises(KafkaError, match="Broker ID 1 is not currently registered"):
-        decide_unregister(image, rules(), 1)
+        whole(decide_unregister(image, rules(), 1))
 
 
 def test_a_failed_disk_fails_over_its_partitions_only() -> None:
@@ -292,8 +329,8 @@ def test_a_partition_whose_only_disk_failed_is_led_again_when_it_is_back() -> No
 def test_what_an_interrupted_controller_left_without_a_leader_gets_one() -> None:
     waiting = FULL._replace(leader=NO_LEADER, isr=(), elr=(2,))
     image = cluster(waiting, waiting, FULL)
-    assert set(changed_states(decide_leaderless(image, rules(), 10))) == {0, 1}
-    assert set(changed_states(decide_leaderless(image, rules(), 1))) == {0}
+    assert set(changed_states(whole(decide_leaderless(image, rules(), 10)))) == {0, 1}
+    assert set(changed_states(whole(decide_leaderless(image, rules(), 1)))) == {0}
 
 
 def test_an_old_life_of_a_broker_is_told_so() -> None:

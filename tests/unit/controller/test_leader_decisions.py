@@ -7,6 +7,7 @@ import pytest
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.controller.leaders import Elected, Election, decide_elections, decide_rebalance
+from moldau.controller.slices import whole
 from moldau.metadata.records import NO_LEADER, PartitionState
 
 from .small_cluster import changed_states, cluster, rules
@@ -80,7 +81,7 @@ def test_an_election_that_is_asked_for(
     leader: int | None,
 ) -> None:
     image = cluster(WELL, AWAY, BEHIND, LOST, fenced=fenced)
-    outcomes, records = decide_elections(image, rules(), election, [at(index)])
+    outcomes, records = whole(decide_elections(image, rules(), election, [at(index)]))
     assert outcomes == [Elected(at(index), code, message)]
     states = changed_states([*records])
     assert {number: state.leader for number, state in states.items()} == (
@@ -90,16 +91,16 @@ def test_an_election_that_is_asked_for(
 
 def test_an_unclean_election_of_one_that_has_everything_is_clean() -> None:
     image = cluster(LOST)
-    (record,) = decide_elections(image, rules(), UNCLEAN, None).records
+    (record,) = whole(decide_elections(image, rules(), UNCLEAN, None)).records
     assert (record.states[0].isr, record.states[0].recovering) == ((1,), False)
     image = cluster(LOST, fenced=(1,))
-    (record,) = decide_elections(image, rules(), UNCLEAN, None).records
+    (record,) = whole(decide_elections(image, rules(), UNCLEAN, None)).records
     assert (record.states[0].isr, record.states[0].recovering) == ((2,), True)
 
 
 def test_of_all_partitions_those_that_need_no_election_are_not_named() -> None:
     image = cluster(WELL, AWAY, BEHIND, WELL)
-    outcomes, records = decide_elections(image, rules(), PREFERRED, None)
+    outcomes, records = whole(decide_elections(image, rules(), PREFERRED, None))
     assert [(outcome.place, outcome.error) for outcome in outcomes] == [
         (at(1), ErrorCode.none),
         (at(2), ErrorCode.preferred_leader_not_available),
@@ -109,18 +110,18 @@ def test_of_all_partitions_those_that_need_no_election_are_not_named() -> None:
 
 def test_a_partition_named_twice_is_elected_once() -> None:
     image = cluster(AWAY)
-    outcomes, _ = decide_elections(image, rules(), PREFERRED, [at(0), at(0)])
+    outcomes, _ = whole(decide_elections(image, rules(), PREFERRED, [at(0), at(0)]))
     assert [outcome.error for outcome in outcomes] == [ErrorCode.none, ErrorCode.election_not_needed]
 
 
 @pytest.mark.parametrize(("away", "moved"), [(0, 0), (1, 0), (2, 2), (10, 10)])
 def test_leaders_go_back_where_a_broker_leads_too_few_of_its_own(away: int, moved: int) -> None:
     image = cluster(*[AWAY] * away, *[WELL] * (10 - away))
-    states = changed_states([*decide_rebalance(image, rules())])
+    states = changed_states([*whole(decide_rebalance(image, rules()))])
     assert len(states) == moved
     assert all(state.leader == 1 for state in states.values())
 
 
 def test_leaders_do_not_go_back_to_one_that_is_behind_or_fenced() -> None:
-    assert decide_rebalance(cluster(BEHIND), rules()) == []
-    assert decide_rebalance(cluster(AWAY, fenced=(1,)), rules()) == []
+    assert whole(decide_rebalance(cluster(BEHIND), rules())) == []
+    assert whole(decide_rebalance(cluster(AWAY, fenced=(1,)), rules())) == []

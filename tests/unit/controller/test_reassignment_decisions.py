@@ -18,6 +18,7 @@ from moldau.controller.reassignments import (
     decide_reassignments,
     list_reassignments,
 )
+from moldau.controller.slices import whole
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.records import PartitionState
 
@@ -37,7 +38,7 @@ MOVING = after(STATE, 0, replicas=(3, 4, 1, 2), adding=(3, 4), removing=(1, 2))
 
 
 def reassign(image: ClusterImage, replicas: Sequence[int] | None, **options: Any) -> Reassigned:
-    outcomes, records = decide_reassignments(image, rules(), [Reassignment(HERE, replicas)], **options)
+    outcomes, records = whole(decide_reassignments(image, rules(), [Reassignment(HERE, replicas)], **options))
     for record in records:
         image.apply(record)
     (outcome,) = outcomes
@@ -168,8 +169,8 @@ def test_a_reassignment_that_cannot_be(
     code: ErrorCode,
     message: str,
 ) -> None:
-    outcomes, records = decide_reassignments(
-        cluster(STATE), rules(), [Reassignment(place, replicas)], **options
+    outcomes, records = whole(
+        decide_reassignments(cluster(STATE), rules(), [Reassignment(place, replicas)], **options)
     )
     assert (outcomes, records) == ([Reassigned(place, code, message)], [])
 

@@ -281,6 +281,9 @@ class ManualTasks:
             run()
 
     async def sleep(self, delay_s: float) -> None:
+        if delay_s == 0:
+            await asyncio.sleep(0)
+            return
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.call_later(delay_s, lambda: woken.done() or woken.set_result(None))
         await woken

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import uuid
 from pathlib import Path
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 from log_world import FOLDER, NOW_MS, PARTITION, World, append, batch, config, data_of, read_all, settle
 
 from moldau.base.errors import ErrorCode, KafkaError
+from moldau.base.ids import TopicPartition
+from moldau.log import manager as manager_module
 from moldau.log.checkpoints import read_epochs, read_offsets
 from moldau.log.index import read_waiting
 from moldau.log.log import Log
@@ -86,6 +89,25 @@ def test_the_decision_is_kafkas_three_passes_one_after_the_other(
         gone_to = left.pop(0).next_offset
     total = sum(segment.size for segment in candidates)
     assert start_after_retention(candidates, total, start, limits) == max(start, gone_to)
+
+
+# Thousands of logs
+
+
+async def test_a_look_at_thousands_of_logs_lets_others_run_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manager_module, "LOGS_PER_TURN", 10)
+    world = World(config())
+    await world.new_log()
+    for index in range(1, 40):
+        world.manager.create(TopicPartition("topic", index), uuid.uuid4(), config())
+    await settle()
+    rounds = 3  # what is too old, the checkpoints, whole segments that go
+    looking = asyncio.ensure_future(world.manager.enforce_retention())
+    turns = 0
+    while not looking.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= rounds * 40 // 10
 
 
 # By time

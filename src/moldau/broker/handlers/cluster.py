@@ -79,7 +79,9 @@ async def _feed(broker: ControllerBroker, value: dict[str, Any]) -> bytes:
         if broker.active_controller is not controller:
             return pack_answer({"error": int(ErrorCode.not_controller)})
         deltas = controller.deltas.since(position)
-    return await (_snapshot(broker, controller) if deltas is None else _deltas(broker, deltas))
+    if deltas is None:
+        return await _snapshot(broker, controller)
+    return await _deltas(broker, controller, deltas)
 
 
 async def _until_delta(broker: ControllerBroker, controller: Controller, wait_ms: int) -> None:
@@ -96,12 +98,12 @@ async def _until_delta(broker: ControllerBroker, controller: Controller, wait_ms
         timer.cancel()
 
 
-async def _deltas(broker: ControllerBroker, deltas: list[Delta]) -> bytes:
+async def _deltas(broker: ControllerBroker, controller: Controller, deltas: list[Delta]) -> bytes:
     pieces: list[bytes] = []
     heads = []
     for delta in deltas:
         before = len(pieces)
-        for piece in encoded(delta.records):
+        for piece in controller.deltas.encoded(delta):
             pieces.append(piece)
             if len(pieces) % 4 == 0:
                 await broker.runtime.tasks.sleep(0)

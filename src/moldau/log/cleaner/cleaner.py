@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 DISK_RETRY_S = 300.0
 """How long a log is left alone after the disk refused something, such as room for the new segments."""
 
+LOGS_PER_TURN = 1_000
+"""Looked at before others get their turn of the loop."""
 EXPECTED = (OSError, ChildFailed, DamagedSegment)
 """What may go wrong with a disk and its data; anything else is ours, and the log has a trace of it."""
 
@@ -158,8 +160,10 @@ class LogCleaner:
             self.uncleanable.pop(log.topic_partition, None)
         best: tuple[float, Log] | None = None
         self.counts.dirtiest_ratio = 0.0
-        for log in list(self._manager.logs.values()):
-            dirty = await self._dirty(log)
+        for number, log in enumerate(list(self._manager.logs.values()), 1):
+            if number % LOGS_PER_TURN == 0:
+                await self._runtime.tasks.sleep(0)
+            dirty = await self._dirty(log) if log.config.compact else None
             if dirty is None:
                 continue
             self.counts.dirtiest_ratio = max(self.counts.dirtiest_ratio, dirty.ratio)

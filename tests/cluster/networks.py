@@ -1,4 +1,5 @@
-"""A network for the brokers of a test, whose links are cut by name: a namespace for each broker, and one between them.
+"""A network for the brokers of a test, whose links are cut and slowed down by name: a namespace for each broker, and
+one between them.
 
 Packets go from a broker through a namespace that forwards them, to the others and to this process; a cut is a rule
 there that drops what one address sends to another, without a word, as a broken cable does. This process has two
@@ -65,6 +66,27 @@ class Network:
             )
         self._cuts.clear()
 
+    # What is slow
+
+    def slow_down(self, broker_id: int, rate_kbit: int, wait_ms: int) -> None:
+        """What the broker sends and gets passes no faster than that; what would wait for longer is dropped."""
+        words = f"tbf rate {rate_kbit}kbit burst 8kb latency {wait_ms}ms".split()
+        self._queue(broker_id, "replace", *words)
+
+    def speed_up(self, broker_id: int) -> None:
+        self._queue(broker_id, "del")
+
+    def _queue(self, broker_id: int, what: str, *words: str) -> None:
+        for place, device in (
+            ([], self._ours(broker_id)),
+            (self.command(broker_id), self._theirs(broker_id)),
+        ):
+            command = ["tc", "qdisc", what, "dev", device, "root", *words]
+            if place:
+                subprocess.run([*place, *command], check=True, capture_output=True, timeout=20)
+            else:
+                self._in_the_middle(*command)
+
     # How it is made
 
     def make(self) -> None:
@@ -87,7 +109,7 @@ class Network:
         )
 
     def _make_place(self, broker_id: int) -> None:
-        place, device = f"{self._name}b{broker_id}", f"{self._name}w{broker_id}"
+        place, device = f"{self._name}b{broker_id}", self._theirs(broker_id)
         ip("netns", "add", place)
         self._link(broker_id, f"{self._prefix}.{broker_id}.1/30")
         ip("link", "set", device, "netns", place)
@@ -101,11 +123,17 @@ class Network:
 
     def _link(self, number: int, address: str) -> None:
         """A cable whose one end is in the middle."""
-        ours, theirs = f"{self._name}v{number}", f"{self._name}w{number}"
+        ours, theirs = self._ours(number), self._theirs(number)
         ip("link", "add", ours, "type", "veth", "peer", "name", theirs)
         ip("link", "set", ours, "netns", self._name)
         ip("-netns", self._name, "addr", "add", address, "dev", ours)
         ip("-netns", self._name, "link", "set", ours, "up")
+
+    def _ours(self, number: int) -> str:
+        return f"{self._name}v{number}"
+
+    def _theirs(self, number: int) -> str:
+        return f"{self._name}w{number}"
 
     def _in_the_middle(self, *words: str) -> None:
         command = ["ip", "netns", "exec", self._name, *words]

@@ -162,9 +162,9 @@ class Cluster:
         self.brokers[broker_id].resume()
         self.paused.discard(broker_id)
 
-    def stop(self) -> None:
-        """Cleanly, all of them."""
-        for broker_id in self.running:
+    def stop(self, *ids: int) -> None:
+        """Cleanly, one after the other; all that run, or some."""
+        for broker_id in ids or self.running:
             assert self.brokers[broker_id].stop(PATIENCE_S), self.brokers[broker_id].output()
 
     def end(self) -> None:

@@ -38,7 +38,7 @@ from moldau.broker.server import Server
 from moldau.broker.standing import standing_health, standing_samples
 from moldau.config.broker import BrokerConfig
 from moldau.config.replication_keys import RACK_AWARE_SELECTOR
-from moldau.config.topic import TopicConfig, topic_config
+from moldau.config.topic import TopicConfig, TopicConfigs
 from moldau.controller.brokers import NO_EPOCH
 from moldau.controller.controller import Controller
 from moldau.controller.producer_ids import ProducerIds
@@ -63,6 +63,7 @@ from moldau.replication.fetch_session import FetchSessions, TopicRef
 from moldau.replication.fetcher import FetcherSettings
 from moldau.replication.fetchers import Fetchers
 from moldau.replication.partition import Partition
+from moldau.replication.quota import QuotaWindow
 from moldau.replication.replication import Replication
 from moldau.runtime.ports import Address, Listener, Runtime
 from moldau.store.port import Store
@@ -100,7 +101,7 @@ class Broker:
         self.log_manager: LogManager
         self.log_cleaner: LogCleaner
         self.coordinators: Coordinators
-        self.replication = Replication(self.node_id, runtime)
+        self.replication = Replication(self.node_id, runtime, _quota_window(config))
         self.replication.replica_lag_max_s = config["replica.lag.time.max.ms"] / 1000
         self.replication.is_eligible = self._is_eligible
         self.long_polls = self.replication.long_polls
@@ -125,6 +126,7 @@ class Broker:
         self._failed: asyncio.Event = asyncio.Event()
         self._store = store
         self._seldom = Seldom(runtime.clock)
+        self._topic_configs = TopicConfigs()
         self._process_id = process_id  # only told to people, in the lock of the data folder
         self._dispatcher = Dispatcher(self, ROUTES)
         self._server = Server(
@@ -327,6 +329,7 @@ class Broker:
             lambda: self.registrar.epoch,
             self.log_manager.write_checkpoints_of,
             _fetcher_settings(config),
+            self.replication.follower_throttle,
         )
         return last_epoch
 
@@ -460,7 +463,7 @@ class Broker:
     # Settings
 
     def _config_of(self, topic: Topic) -> TopicConfig:
-        return topic_config(self.config, topic.configs)
+        return self._topic_configs.of(self.config, topic.name, topic.configs)
 
     def _topic_config(self, name: str) -> TopicConfig:
         """A log whose topic is not in the cluster is left alone: it is neither shortened nor compacted."""
@@ -476,6 +479,8 @@ class Broker:
         self.config = self.config.with_dynamic(configs.get("", {}), configs.get(str(self.node_id), {}))
         self.fetch_bytes_max = self.config["fetch.max.bytes"]
         self._server.set_limits(self.config["max.connections"], self.config["max.connections.per.ip"])
+        self.replication.leader_throttle.set_limit(self.config["leader.replication.throttled.rate"])
+        self.replication.follower_throttle.set_limit(self.config["follower.replication.throttled.rate"])
 
     # Disks that fail
 
@@ -571,6 +576,12 @@ def _epoch_in(mark: bytes) -> int:
 
 def _is_broker_config(record: Record) -> bool:
     return isinstance(record, ConfigChanged) and record.resource.type is ResourceType.BROKER
+
+
+def _quota_window(config: BrokerConfig) -> QuotaWindow:
+    return QuotaWindow(
+        config["replication.quota.window.num"], config["replication.quota.window.size.seconds"]
+    )
 
 
 def _fetcher_settings(config: BrokerConfig) -> FetcherSettings:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable
 from typing import Protocol
 
 from moldau.base.errors import ErrorCode, KafkaError
@@ -22,6 +22,7 @@ from moldau.metadata.image import ClusterImage, Topic
 from moldau.metadata.records import NO_LEADER, PartitionState
 from moldau.replication.fetch_session import TopicRef
 from moldau.replication.partition import Partition
+from moldau.replication.quota import throttled_partitions
 from moldau.replication.replication import Replication
 from moldau.runtime.ports import Tasks
 
@@ -65,6 +66,8 @@ class Replicas:
         """Those whose disk has failed."""
         self.on_disk: Callable[[Partition], object] = lambda _partition: None
         """A partition's disk has failed, or there is a log for it after all."""
+        self._throttled: tuple[TopicConfig | None, Container[int], Container[int]] = None, (), ()
+        """Settings of a topic, and which partitions they throttle here: those that were looked at last."""
         self._is_serving = False
         self._leading_later: dict[Partition, PartitionState] = {}
 
@@ -177,8 +180,29 @@ class Replicas:
 
     def configure(self, topic: Topic) -> None:
         config = self._config_of(topic)
-        for partition in self.partitions_of.get(topic.name, {}).values():
+        partitions = self.partitions_of.get(topic.name, {}).values()
+        for partition in partitions:
             partition.configure(config)
+        self._throttle(partitions, config)
+
+    def _throttle(self, partitions: Iterable[Partition], config: TopicConfig) -> None:
+        """Note which of a topic's replicas are throttled; who was held back and is not any more goes on."""
+        if self._throttled[0] is not config:
+            leaders = throttled_partitions(config.leader_replication_throttled_replicas, self._node_id)
+            followers = throttled_partitions(config.follower_replication_throttled_replicas, self._node_id)
+            self._throttled = config, leaders, followers
+        _, leaders, followers = self._throttled
+        has_changed = False
+        for partition in partitions:
+            index = partition.topic_partition.partition
+            before = partition.is_throttled_as_leader, partition.is_throttled_as_follower
+            now = index in leaders, index in followers
+            if before != now:
+                partition.is_throttled_as_leader, partition.is_throttled_as_follower = now
+                has_changed = True
+        if has_changed:
+            self._replication.leader_throttle.look_again()
+            self._replication.follower_throttle.look_again()
 
     # Opening and closing
 
@@ -198,6 +222,8 @@ class Replicas:
         self.partitions[place] = partition
         for reference in (topic.name, topic.topic_id.bytes):
             self.partitions_of.setdefault(reference, {})[place.partition] = partition
+        if topic.configs:
+            self._throttle((partition,), self._config_of(topic))
         if held.failure is not None:
             self.take_offline(partition)
 

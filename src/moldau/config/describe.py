@@ -78,7 +78,8 @@ def effective_topic(broker: BrokerConfig, overrides: Mapping[str, str]) -> list[
 
 def describe_broker(broker: BrokerConfig) -> list[ConfigEntry]:
     """Everything that this broker goes by, and Kafka's other keys as far as they were set."""
-    names = {*BROKER_KEYS, *broker.static, *broker.dynamic_default, *broker.dynamic}
+    listed = (name for name, key in BROKER_KEYS.items() if not key.told_if_set)
+    names = {*listed, *broker.static, *broker.dynamic_default, *broker.dynamic}
     keys = [key for key in map(broker_key, sorted(names)) if key is not None]
     return [_entry(key, _broker_value(broker, key), _synonyms(broker, key.name, key)) for key in keys]
 
@@ -150,7 +151,7 @@ def _synonyms(broker: BrokerConfig, name: str, key: Key) -> list[Synonym]:
 def _broker_value(broker: BrokerConfig, key: Key) -> str | None:
     if key.sensitive:
         return None
-    if key.name in BROKER_KEYS:
+    if key.name in BROKER_KEYS and not key.told_if_set:
         return format_value(key.type, broker[key.name])
     return next((layer[key.name] for layer in broker.layers() if key.name in layer), None)
 

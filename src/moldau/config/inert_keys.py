@@ -128,15 +128,11 @@ _REASONS = {
     "there is no replication among brokers yet": """
         alter.log.dirs.replication.quota.window.num int 1..
         alter.log.dirs.replication.quota.window.size.seconds int 1..
-        follower.replication.throttled.rate long cluster-wide 0..
-        leader.replication.throttled.rate long cluster-wide 0..
         num.replica.alter.log.dirs.threads int
         num.replica.fetchers int cluster-wide 1..
         replica.alter.log.dirs.io.max.bytes.per.second long cluster-wide 0..
         replica.high.watermark.checkpoint.interval.ms long
         replica.socket.receive.buffer.bytes int
-        replication.quota.window.num int 1..
-        replication.quota.window.size.seconds int 1..
     """,
     "share groups are not served yet": """
         share.coordinator.append.linger.ms int -1..

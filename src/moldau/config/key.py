@@ -7,6 +7,7 @@ commas. The texts of `ConfigError` are Kafka's, because clients show them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from enum import Enum, IntEnum
 from typing import Any, NamedTuple, Protocol
@@ -14,6 +15,9 @@ from typing import Any, NamedTuple, Protocol
 # Java's String.trim() removes everything up to the space, and nothing beyond ASCII.
 _TRIMMED = "".join(map(chr, range(33)))
 _INTEGER_BITS = {"INT": 32, "SHORT": 16, "LONG": 64}
+_REPLICAS = re.compile(r"([0-9]+:[0-9]+)?(,([0-9]+:[0-9]+)?)*")
+THROTTLED_REPLICAS_LENGTH_MAX = 256 * 1024
+"""All replicas of ten thousand partitions. A topic's settings are one entry of the store, and ZooKeeper takes 1 MB."""
 
 
 class ConfigError(ValueError):
@@ -83,6 +87,8 @@ class Key(NamedTuple):
     acts: bool = True
     #: Accepted and used, but not listed unless it is set (Kafka's own tests need it).
     hidden: bool = False
+    #: DescribeConfigs tells it only where it is set, as Kafka's does.
+    told_if_set: bool = False
 
     @property
     def sensitive(self) -> bool:
@@ -253,23 +259,24 @@ class ListOf:
 
 
 class ThrottledReplicas:
-    """`*`, or a list of `partition:broker`."""
+    """`*`, or a list of `partition:broker`; as in Kafka, an item may be empty."""
 
     allowed = "* or a list of partition:broker"
 
     def __call__(self, name: str, value: Any) -> None:
-        if value != ["*"] and not all(_is_replica(item) for item in value):
+        text = ",".join(value)
+        if len(text) > THROTTLED_REPLICAS_LENGTH_MAX:
+            raise ConfigError(
+                f"Configuration '{name}' must not be longer than {THROTTLED_REPLICAS_LENGTH_MAX} characters; "
+                "'*' stands for all replicas."
+            )
+        if text != "*" and not _REPLICAS.fullmatch(text):
             raise invalid(
                 name,
                 java_list(value),
                 f"{name} must be the literal '*' or a list of replicas in the following format: "
                 "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
             )
-
-
-def _is_replica(item: str) -> bool:
-    partition, colon, broker = item.partition(":")
-    return bool(colon) and partition.isdecimal() and broker.isdecimal()
 
 
 def java_list(items: Sequence[object]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moldau.config.key import Check, Key, OneOf, Range, Scope, Type
+from moldau.config.key import Check, Key, OneOf, Range, Scope, Type, Update
 
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -120,5 +120,41 @@ REPLICATION = (
         None,
         OneOf((LEADER_SELECTOR, RACK_AWARE_SELECTOR)),
         "Whether consumers that say their rack (`client.rack`) are sent to an in-sync follower in it (`broker.rack`).",
+    ),
+    Key(
+        "leader.replication.throttled.rate",
+        Type.LONG,
+        None,
+        "How many bytes a second this broker sends to followers that are not in sync, of the partitions in "
+        "`leader.replication.throttled.replicas`. Not set: as fast as it goes.",
+        Range(0),
+        update=Update.CLUSTER_WIDE,
+        told_if_set=True,
+    ),
+    Key(
+        "follower.replication.throttled.rate",
+        Type.LONG,
+        None,
+        "How many bytes a second this broker copies from leaders where it is not in sync, of the partitions in "
+        "`follower.replication.throttled.replicas`. Not set: as fast as it goes.",
+        Range(0),
+        update=Update.CLUSTER_WIDE,
+        told_if_set=True,
+    ),
+    _key(
+        "replication.quota.window.num",
+        Type.INT,
+        "11",
+        Range(1),
+        "Over how many samples the rates of throttled replication are measured.",
+        "low",
+    ),
+    _key(
+        "replication.quota.window.size.seconds",
+        Type.INT,
+        "1",
+        Range(1),
+        "How long each of these samples is.",
+        "low",
     ),
 )

@@ -17,6 +17,8 @@ from moldau.config.table import TOPIC_KEYS
 if TYPE_CHECKING:
     from moldau.config.broker import BrokerConfig
 
+TOPIC_CONFIGS_KEPT_MAX = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
@@ -101,6 +103,26 @@ def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicCon
     if (bytes_ := changes.pop("internal_segment_bytes", None)) is not None:
         changes["segment_bytes"] = bytes_
     return replace(broker.topic_defaults, **changes)
+
+
+class TopicConfigs:
+    """Settings of topics that were parsed already: thousands of partitions of a topic are opened with the same
+    ones, and the list of its throttled replicas may be long."""
+
+    def __init__(self) -> None:
+        self._broker: BrokerConfig | None = None
+        self._known: dict[str, tuple[Mapping[str, str], TopicConfig]] = {}
+
+    def of(self, broker: BrokerConfig, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
+        if not overrides:
+            return broker.topic_defaults
+        if broker is not self._broker or len(self._known) > TOPIC_CONFIGS_KEPT_MAX:
+            self._broker = broker
+            self._known.clear()
+        known = self._known.get(topic)
+        if known is None or known[0] is not overrides:
+            known = self._known[topic] = (overrides, topic_config(broker, overrides))
+        return known[1]
 
 
 def check_topic_overrides(broker: BrokerConfig, overrides: Mapping[str, str]) -> None:

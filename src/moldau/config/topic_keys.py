@@ -248,16 +248,16 @@ TOPIC_KEYS_IN_ORDER = (
         Type.LIST,
         "",
         ThrottledReplicas(),
-        "Replicas whose traffic is throttled on the leader's side while partitions move.",
-        acts=False,
+        "Replicas whose followers' copying is throttled by their leaders (`leader.replication.throttled.rate`) until "
+        "they are in sync: partition:broker of the leaders.",
     ),
     _key(
         "follower.replication.throttled.replicas",
         Type.LIST,
         "",
         ThrottledReplicas(),
-        "Replicas whose traffic is throttled on the follower's side while partitions move.",
-        acts=False,
+        "Replicas that copy from their leaders no faster than `follower.replication.throttled.rate` until they are in "
+        "sync: partition:broker of the followers.",
     ),
     _key(
         "remote.storage.enable",

@@ -7,6 +7,9 @@ partition to follow, a log that was cut off) the next request is sent at once, a
 
 A partition that is cut off, or begins anew, is left out of the fetches until that is done, and is given up (`forget`)
 only then: nobody leads a log that is being cut off. Kafka's `ReplicaFetcherThread`.
+
+A throttled partition that is not in sync is left out as well while the follower's quota is exceeded (KIP-73,
+`RemoteLeaderEndPoint.shouldFollowerThrottle`), and asked for again when there is room.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from moldau.peers.peer import Peer
 from moldau.replication.follower import Next, Step, after_answer, after_bounds, fetch_position
 from moldau.replication.leader_bounds import leader_bounds
 from moldau.replication.partition import Partition
+from moldau.replication.throttle import Throttle
 from moldau.runtime.ports import Runtime
 from moldau.wire.frames import WireError
 from moldau.wire.replica_fetch import (
@@ -71,7 +75,7 @@ class FetcherSettings:
 class Followed:
     """A partition that this broker follows, in one leader epoch."""
 
-    __slots__ = ("backoff_s", "busy", "leader_epoch", "partition")
+    __slots__ = ("backoff_s", "busy", "committed_offset", "leader_epoch", "partition")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -79,6 +83,8 @@ class Followed:
         self.busy: asyncio.Future[None] | None = None
         """While its log is being changed: done when that is over."""
         self.backoff_s = 0.0
+        self.committed_offset: int | None = None
+        """The leader's high watermark, as soon as it has told it: a replica that has as much is not behind."""
 
     @property
     def key(self) -> Key:
@@ -108,6 +114,7 @@ class Fetcher:
         broker_epoch: Callable[[], int],
         checkpoint: Callable[[Log], Awaitable[None]],
         settings: FetcherSettings,
+        throttle: Throttle,
     ) -> None:
         """`checkpoint`: `LogManager.write_checkpoints_of`."""
         self._tasks = runtime.tasks
@@ -117,6 +124,7 @@ class Fetcher:
         self._broker_epoch = broker_epoch
         self._checkpoint = checkpoint
         self._settings = settings
+        self._throttle = throttle
         self._followed: dict[Key, Followed] = {}
         self._session_id = self._session_epoch = 0
         self._asks_for_all = False
@@ -127,6 +135,8 @@ class Fetcher:
         self._to_ask: dict[Key, None] = {}
         """Partitions whose place in the leader's session is not what they need now."""
         self._to_leave: dict[Key, None] = {}
+        self._held_back: dict[Key, None] = {}
+        """Throttled partitions that are asked for when there is room."""
         self._wake: asyncio.Future[None] | None = None
         self._is_closed = False
         self.fetched_bytes = 0
@@ -150,20 +160,42 @@ class Fetcher:
         """Fetch it no more. When this returns nothing of a leader's will be written to its log."""
         key = (partition.topic_id_bytes, partition.topic_partition.partition)
         followed = self._followed.pop(key, None)
+        self._held_back.pop(key, None)
         self._leave(key)
         if followed is not None and followed.busy is not None:
             await asyncio.shield(followed.busy)
 
     def close(self) -> None:
         self._is_closed = True
+        self._throttle.leave(self)
         self._running.cancel()
 
     def _ask(self, followed: Followed) -> None:
         """Its place is to be told to the leader with the next request."""
-        if followed.busy is None:
-            self._to_leave.pop(followed.key, None)
-            self._to_ask[followed.key] = None
-            self._awake()
+        if followed.busy is not None:
+            return
+        if followed.partition.is_throttled_as_follower and self._is_to_wait(followed):
+            self._leave(followed.key)
+            self._held_back[followed.key] = None
+            self._throttle.when_room(self)
+            return
+        self._to_leave.pop(followed.key, None)
+        self._to_ask[followed.key] = None
+        self._awake()
+
+    def _is_to_wait(self, followed: Followed) -> bool:
+        """Whether a throttled partition is left out now; one that is in sync never is."""
+        if not self._throttle.is_exceeded() or self._node_id in followed.partition.state.isr:
+            return False
+        committed_offset = followed.committed_offset
+        return committed_offset is None or followed.partition.log.next_offset < committed_offset
+
+    def on_room(self) -> None:
+        """The quota has room again, or what is throttled has changed."""
+        held_back, self._held_back = self._held_back, {}
+        for key in held_back:
+            if key in self._followed:
+                self._ask(self._followed[key])
 
     def _leave(self, key: Key) -> None:
         self._to_ask.pop(key, None)
@@ -230,7 +262,11 @@ class Fetcher:
         self._in_session.clear()
         self._positions.clear()
         self._to_leave.clear()
-        self._to_ask = {key: None for key, followed in self._followed.items() if followed.busy is None}
+        self._to_ask = {
+            key: None
+            for key, followed in self._followed.items()
+            if followed.busy is None and key not in self._held_back
+        }
 
     def _send(self, connection: PeerConnection, *, max_wait_ms: int | None = None) -> Sent:
         version = self._peer.version_of(FETCH, REPLICA_FETCH_MAX_VERSION)
@@ -322,6 +358,8 @@ class Fetcher:
     ) -> None:
         partition = followed.partition
         error = ErrorCode(fetched.error_code)
+        if not error:
+            followed.committed_offset = fetched.high_watermark
         if not error and self._positions.get(followed.key) != partition.log.next_offset:
             # Asked for before the log has changed: of what it says, only the high watermark holds.
             if fetched.diverging_epoch is None:
@@ -360,6 +398,8 @@ class Fetcher:
         """Whether it was appended, and the partition is still followed."""
         partition = followed.partition
         self.fetched_bytes += len(records)
+        if partition.is_throttled_as_follower:
+            self._throttle.record(len(records))
         position = 0
         try:
             while True:

@@ -10,6 +10,7 @@ from moldau.peers.errors import Busy, Disconnected
 from moldau.peers.peers import Peers
 from moldau.replication.fetcher import Fetcher, FetcherSettings
 from moldau.replication.partition import Partition
+from moldau.replication.throttle import Throttle
 from moldau.runtime.ports import Runtime
 
 LANE = "fetcher"
@@ -24,6 +25,7 @@ class Fetchers:
         broker_epoch: Callable[[], int],
         checkpoint: Callable[[Log], Awaitable[None]],
         settings: FetcherSettings,
+        throttle: Throttle,
     ) -> None:
         self._runtime = runtime
         self._peers = peers
@@ -31,6 +33,7 @@ class Fetchers:
         self._broker_epoch = broker_epoch
         self._checkpoint = checkpoint
         self._settings = settings
+        self._throttle = throttle
         self._fetchers: dict[int, Fetcher] = {}
         self._leaders: dict[Partition, int] = {}
         self._waiting: dict[Partition, None] = {}
@@ -80,6 +83,12 @@ class Fetchers:
             except (Disconnected, Busy):
                 return None
             fetcher = self._fetchers[leader] = Fetcher(
-                self._runtime, peer, self._node_id, self._broker_epoch, self._checkpoint, self._settings
+                self._runtime,
+                peer,
+                self._node_id,
+                self._broker_epoch,
+                self._checkpoint,
+                self._settings,
+                self._throttle,
             )
         return fetcher

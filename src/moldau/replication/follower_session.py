@@ -8,6 +8,9 @@ not in sync, so that each of its fetches counts.
 
 Records that were sent are not sent again before the follower has said where it is: its next request may be on the way
 to us already. Kafka's leaders look at all partitions of a session; KIP-227 is about the bytes on the wire only.
+
+A throttled partition of a follower that is not in sync is held back while the leader's quota is exceeded (KIP-73,
+`ReplicaManager.shouldLeaderThrottle`): nothing that happens there ends a wait, until there is room and it is due again.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 from moldau.replication.fetch_session import WantedPartition
 from moldau.replication.long_polls import LongPoll, LongPolls
 from moldau.replication.partition import Partition
+from moldau.replication.throttle import Throttle
 
 HIGH_WATERMARK_DELAY_S = 0.025
 """How long a follower that has everything waits to hear that it is committed. Kafka's tell it at once, which costs a
@@ -22,17 +26,30 @@ further fetch for each batch; nobody waits for it but readers of a follower, and
 
 
 class FollowerSession:
-    __slots__ = ("_is_closed", "_long_polls", "_places", "due", "fetched_s", "poll", "replica")
+    __slots__ = (
+        "_is_closed",
+        "_long_polls",
+        "_places",
+        "_throttle",
+        "due",
+        "fetched_s",
+        "held_back",
+        "poll",
+        "replica",
+    )
 
-    def __init__(self, replica: int, long_polls: LongPolls, now_s: float) -> None:
+    def __init__(self, replica: int, long_polls: LongPolls, throttle: Throttle, now_s: float) -> None:
         self.replica = replica
         self.fetched_s = now_s
         """When it last asked: where it had everything, it had everything then."""
         self.due: dict[WantedPartition, None] = {}
+        self.held_back: dict[WantedPartition, None] = {}
+        """Throttled ones that are due when there is room."""
         self.poll: LongPoll | None = None
         """Its fetch that waits."""
         self._is_closed = False
         self._long_polls = long_polls
+        self._throttle = throttle
         self._places: dict[WantedPartition, FollowedPlace] = {}
 
     @property
@@ -44,11 +61,13 @@ class FollowerSession:
         """The follower says where it is."""
         place = self._places.get(wanted)
         if place is not None:
-            place.is_sent = False
+            place.is_silent = False
+        self.held_back.pop(wanted, None)
         self.due[wanted] = None
 
     def forget(self, wanted: WantedPartition) -> None:
         self.due.pop(wanted, None)
+        self.held_back.pop(wanted, None)
         place = self._places.pop(wanted, None)
         if place is not None:
             place.leave()
@@ -64,13 +83,31 @@ class FollowerSession:
             place = self._places[wanted] = FollowedPlace(self, partition, wanted)
         partition.end_watchers[self.replica] = place
 
+    def hold_back(self, wanted: WantedPartition) -> None:
+        """It is throttled, and there is no room: it is not looked at before there is."""
+        if not self._is_closed:
+            self.due.pop(wanted, None)
+            self.held_back[wanted] = None
+            self._places[wanted].is_silent = True
+            self._throttle.when_room(self)
+
+    def on_room(self) -> None:
+        """The quota has room again, or what is throttled has changed."""
+        for wanted in self.held_back:
+            self._places[wanted].is_silent = False
+        self.due |= self.held_back
+        self.held_back = {}
+        if self.poll is not None and not self.poll.is_done:
+            self.poll.has_news = True
+            self._long_polls.wake(self.poll)
+
     def answered(self, wanted: WantedPartition, *, is_well: bool, has_records: bool) -> None:
         """What was read of a partition has been answered. Not well: an error, or histories that part."""
         place = self._places.get(wanted)
         if place is None or not is_well:
             return
         if has_records:
-            place.is_sent = True
+            place.is_silent = True
             self.due.pop(wanted, None)
         elif place.is_quiet:
             self.due.pop(wanted, None)
@@ -82,6 +119,8 @@ class FollowerSession:
 
     def close(self) -> None:
         self._is_closed = True
+        self.held_back.clear()
+        self._throttle.leave(self)
         for place in self._places.values():
             place.leave()
         self._places.clear()
@@ -108,14 +147,14 @@ class FollowerSession:
 class FollowedPlace:
     """One partition of a follower's session: an `EndWatcher`."""
 
-    __slots__ = ("_session", "_wanted", "is_sent", "partition")
+    __slots__ = ("_session", "_wanted", "is_silent", "partition")
 
     def __init__(self, session: FollowerSession, partition: Partition, wanted: WantedPartition) -> None:
         self._session = session
         self._wanted = wanted
         self.partition = partition
-        self.is_sent = False
-        """The follower was sent records, and has not said where it is since."""
+        self.is_silent = False
+        """The follower was sent records, and has not said where it is since, or it is held back."""
 
     @property
     def fetched_s(self) -> float:
@@ -135,19 +174,20 @@ class FollowedPlace:
         )
 
     def on_growth(self, added_bytes: int) -> None:
-        if not self.is_sent:
+        if not self.is_silent:
             self._session.note(self._wanted, added_bytes)
 
     def on_change(self) -> None:
-        self.is_sent = False
+        self.is_silent = False
+        self._session.held_back.pop(self._wanted, None)
         self._session.note(self._wanted, 0)
 
     def on_news(self) -> None:
-        if not self.is_sent:
+        if not self.is_silent:
             self._session.note_later(self._wanted)
 
     def on_out_of_sync(self) -> None:
-        if not self.is_sent:
+        if not self.is_silent:
             self._session.due[self._wanted] = None
 
     def leave(self) -> None:

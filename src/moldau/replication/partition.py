@@ -66,6 +66,8 @@ class Partition:
         "high_watermark",
         "is_internal",
         "is_open",
+        "is_throttled_as_follower",
+        "is_throttled_as_leader",
         "leader",
         "leader_epoch",
         "log",
@@ -112,6 +114,8 @@ class Partition:
         self.is_open = False
         """This broker leads it for clients to write to, its disk works, and enough replicas are in sync for any
         acks: nothing but the batch decides."""
+        self.is_throttled_as_leader = self.is_throttled_as_follower = False
+        """This replica is named by `leader.` or `follower.replication.throttled.replicas`."""
         self._writes: deque[Write] = deque()
         self._flushes = 0
         """Syncs under way that appends wait for."""

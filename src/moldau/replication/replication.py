@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 from moldau.base.errors import ErrorCode
 from moldau.replication.deadlines import Deadlines
 from moldau.replication.long_polls import LongPolls
+from moldau.replication.quota import QuotaWindow
+from moldau.replication.throttle import Throttle
 from moldau.runtime.ports import Runtime
 
 if TYPE_CHECKING:
     from moldau.replication.partition import Partition
 
 REPLICA_LAG_MAX_S = 30.0
+DEFAULT_QUOTA_WINDOW = QuotaWindow()
 
 
 class Write:
@@ -33,11 +36,17 @@ class Write:
 
 
 class Replication:
-    def __init__(self, node_id: int, runtime: Runtime) -> None:
+    def __init__(
+        self, node_id: int, runtime: Runtime, quota_window: QuotaWindow = DEFAULT_QUOTA_WINDOW
+    ) -> None:
         self.node_id = node_id
         self.clock = runtime.clock
         self.long_polls = LongPolls(runtime.tasks, runtime.clock)
         self._writes = Deadlines[Write](runtime.tasks, runtime.clock, self._time_out)
+        self.leader_throttle = Throttle(runtime, quota_window)
+        """Of what this broker sends to followers that are not in sync."""
+        self.follower_throttle = Throttle(runtime, quota_window)
+        """Of what it copies where it is not in sync itself."""
         self.replica_lag_max_s = REPLICA_LAG_MAX_S
         self.elections = self.unclean_elections = 0
         """Partitions that this broker has begun to lead; those that it leads without all that was committed."""
@@ -64,5 +73,7 @@ class Replication:
         self.finish(write, ErrorCode.request_timed_out)
 
     def close(self) -> None:
+        self.leader_throttle.close()
+        self.follower_throttle.close()
         self.long_polls.close()
         self._writes.close()

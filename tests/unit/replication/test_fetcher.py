@@ -70,6 +70,27 @@ class Leader:
         self.waiting.pop(0).set_result(memoryview(bytearray(frame[HEADER_BYTES:])))
 
 
+class Throttle:
+    """There is room when the test says so."""
+
+    def __init__(self) -> None:
+        self.is_full = False
+        self.waiting: dict[Fetcher, None] = {}
+        self.bytes = 0
+
+    def is_exceeded(self) -> bool:
+        return self.is_full
+
+    def record(self, bytes_: int) -> None:
+        self.bytes += bytes_
+
+    def when_room(self, fetcher: Fetcher) -> None:
+        self.waiting[fetcher] = None
+
+    def leave(self, _fetcher: Fetcher) -> None:
+        pass
+
+
 class Stage:
     """Two partitions that are followed, on a simulated disk."""
 
@@ -87,18 +108,19 @@ class Stage:
             runtime, ["/data"], cluster_id="c", node_id=2, process_id=1, config_of=lambda _topic: config
         )
         await manager.open()
-        replication = Replication(2, runtime)
+        self.throttle = Throttle()
         self.fetcher = Fetcher(
             runtime,
-            self.leader,
+            self.leader,  # type: ignore[arg-type]
             2,
             lambda: 1,
             manager.write_checkpoints_of,
-            FetcherSettings(),  # type: ignore[arg-type]
+            FetcherSettings(),
+            self.throttle,  # type: ignore[arg-type]
         )
         for index in range(2):
             held = manager.create(TopicPartition("orders", index), TOPIC_ID, config)
-            self.partitions.append(Partition(replication, TOPIC_ID, STATE, held))
+            self.partitions.append(Partition(Replication(2, runtime), TOPIC_ID, STATE, held))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         task = self.host.runtime.tasks.spawn(work, name="test")
@@ -145,3 +167,44 @@ def test_an_answer_to_a_request_sent_before_the_one_before_was_taken_brings_noth
     assert caplog.records == []
     stage.do(stage.leader.answer, 0, 3, 2, 5)
     assert (first.log.next_offset, first.high_watermark) == (5, 5)
+
+
+def test_a_throttled_partition_is_asked_for_when_there_is_room(stage: Stage) -> None:
+    first, second = stage.partitions
+    for partition in stage.partitions:
+        partition.state = STATE._replace(isr=(1,))
+    first.is_throttled_as_follower = True
+    stage.do(stage.fetcher.follow, first)
+    stage.do(stage.leader.answer, 0, 0, 3, 10)
+    assert stage.throttle.bytes > 0
+    stage.throttle.is_full = True
+    stage.do(stage.leader.answer, 0, 3, 3, 10)
+    assert first.log.next_offset == 6
+    requests = stage.leader.requests
+    stage.do(stage.leader.answer, 0, 6, 0, 10)  # to the request that leaves it out
+    assert stage.leader.requests == requests and not stage.leader.waiting, "it waits"
+    assert list(stage.throttle.waiting) == [stage.fetcher]
+    stage.do(stage.fetcher.follow, second)
+    assert len(stage.leader.waiting) == 1, "others go on"
+    stage.throttle.is_full = False
+    stage.do(stage.fetcher.on_room)
+    stage.do(stage.leader.answer, 1, 0, 0, 0)
+    stage.do(stage.leader.answer, 0, 6, 3, 10)
+    assert first.log.next_offset == 9
+
+
+@pytest.mark.parametrize(
+    ("isr", "high_watermark"), [((1, 2), 10), ((1,), 3)], ids=["in the set", "has all that is committed"]
+)
+def test_a_throttled_partition_that_is_in_sync_is_never_left_out(
+    stage: Stage, isr: tuple[int, ...], high_watermark: int
+) -> None:
+    partition = stage.partitions[0]
+    partition.state = STATE._replace(isr=isr)
+    partition.is_throttled_as_follower = True
+    stage.do(stage.fetcher.follow, partition)
+    stage.throttle.is_full = True
+    stage.do(stage.leader.answer, 0, 0, 3, high_watermark)
+    assert not stage.throttle.waiting
+    stage.do(stage.leader.answer, 0, 3, 1, high_watermark)
+    assert partition.log.next_offset == 4

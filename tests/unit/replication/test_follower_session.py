@@ -29,10 +29,25 @@ class Polls:
         self.hastened.append(delay_s)
 
 
+class Throttle:
+    """Notes who waits for room."""
+
+    def __init__(self) -> None:
+        self.waiting: list[FollowerSession] = []
+
+    def when_room(self, held: FollowerSession) -> None:
+        self.waiting.append(held)
+
+    def leave(self, held: FollowerSession) -> None:
+        if held in self.waiting:
+            self.waiting.remove(held)
+
+
 class Stage:
     def __init__(self) -> None:
         self.polls = Polls()
-        self.session = FollowerSession(REPLICA, self.polls, 0.0)  # type: ignore[arg-type]
+        self.throttle = Throttle()
+        self.session = FollowerSession(REPLICA, self.polls, self.throttle, 0.0)  # type: ignore[arg-type]
 
     def partition(self, next_offset: int = 10, isr: tuple[int, ...] = (1, REPLICA)) -> Any:
         return SimpleNamespace(
@@ -178,7 +193,7 @@ def test_forgetting_and_closing_leave_nobody_behind(stage: Stage) -> None:
 def test_a_newer_session_of_the_same_follower_takes_the_place_of_the_older(stage: Stage) -> None:
     partition = stage.partition()
     stage.fetched(partition, stage.wanted())
-    newer = FollowerSession(REPLICA, stage.polls, 1.0)  # type: ignore[arg-type]
+    newer = FollowerSession(REPLICA, stage.polls, stage.throttle, 1.0)  # type: ignore[arg-type]
     newer.watch(partition, stage.wanted())
     stage.session.close()
     assert partition.end_watchers[REPLICA].fetched_s == 1.0
@@ -187,7 +202,7 @@ def test_a_newer_session_of_the_same_follower_takes_the_place_of_the_older(stage
 def test_a_fetch_of_a_session_that_has_ended_takes_no_place(stage: Stage) -> None:
     partition = stage.partition()
     stage.fetched(partition, wanted := stage.wanted())
-    newer = FollowerSession(REPLICA, stage.polls, 1.0)  # type: ignore[arg-type]
+    newer = FollowerSession(REPLICA, stage.polls, stage.throttle, 1.0)  # type: ignore[arg-type]
     newer.watch(partition, stage.wanted())
     stage.session.close()
     stage.session.watch(partition, wanted)  # its last fetch waited, and its time is up
@@ -199,3 +214,53 @@ def test_a_partition_that_was_made_anew_is_watched_in_the_place_of_the_old_one(s
     stage.fetched(old, wanted := stage.wanted())
     stage.session.watch(new, wanted)
     assert old.end_watchers == {} and REPLICA in new.end_watchers
+
+
+def test_nothing_that_happens_to_what_is_held_back_ends_a_wait(stage: Stage) -> None:
+    partition, wanted = stage.partition(next_offset=20, isr=(1,)), stage.wanted()
+    stage.fetched(partition, wanted)
+    stage.session.hold_back(wanted)
+    stage.park()
+    place = partition.end_watchers[REPLICA]
+    place.on_growth(1000)
+    place.on_news()
+    place.on_out_of_sync()
+    assert stage.polls.woken == stage.polls.hastened == []
+    assert not stage.session.due, "the next fetch does not look at it either"
+
+
+def test_what_was_held_back_is_due_when_there_is_room(stage: Stage) -> None:
+    partition, wanted = stage.partition(next_offset=20, isr=(1,)), stage.wanted()
+    stage.fetched(partition, wanted)
+    stage.session.hold_back(wanted)
+    poll = stage.park()
+    assert stage.throttle.waiting == [stage.session]
+    stage.session.on_room()
+    assert stage.polls.woken == [poll] and poll.has_news
+    assert list(stage.session.due) == [wanted]
+    partition.end_watchers[REPLICA].on_growth(5)
+    assert stage.polls.woken == [poll, poll], "and it is heard again"
+
+
+@pytest.mark.parametrize("event", ["named", "changed"])
+def test_what_is_held_back_is_looked_at_when_all_is_different(stage: Stage, event: str) -> None:
+    partition, wanted = stage.partition(next_offset=20, isr=(1,)), stage.wanted()
+    stage.fetched(partition, wanted)
+    stage.session.hold_back(wanted)
+    stage.park()
+    if event == "named":
+        stage.session.name(wanted)
+    else:
+        partition.end_watchers[REPLICA].on_change()
+        assert stage.polls.woken
+    assert list(stage.session.due) == [wanted]
+    assert not stage.session.held_back
+
+
+def test_a_session_that_ends_waits_for_no_room(stage: Stage) -> None:
+    partition, wanted = stage.partition(next_offset=20, isr=(1,)), stage.wanted()
+    stage.fetched(partition, wanted)
+    stage.session.hold_back(wanted)
+    stage.session.close()
+    assert stage.throttle.waiting == []
+    stage.session.on_room()

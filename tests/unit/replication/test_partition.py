@@ -99,7 +99,7 @@ class Stage:
         return poll
 
     def follower_poll(self) -> LongPoll:
-        session = FollowerSession(2, self.replication.long_polls, 0.0)
+        session = FollowerSession(2, self.replication.long_polls, self.replication.leader_throttle, 0.0)
         session.watch(self.partition, WantedPartition("orders", 0))
         session.poll = LongPoll(lambda _: None, FAR_S, 1, ())
         return session.poll

@@ -6,7 +6,8 @@ fetch is parked until its partitions have grown by what is missing or its time i
 they are brought in by a thread, and the fetch is tried again; the loop never waits for the disk.
 
 Followers fetch as readers do (R2), but up to the end of the log instead of the high watermark, and with each fetch they
-tell how far they are (`Partition.follower_fetched`).
+tell how far they are (`Partition.follower_fetched`). What is throttled is left out while the leader's quota is
+exceeded, and only for followers that are not in sync (KIP-73).
 
 Consumers may fetch from a follower as well, up to the high watermark that it knows of. A leader with
 `replica.selector.class` sends those that name their rack to a follower there (KIP-392).
@@ -107,6 +108,7 @@ class Fetch:
         "_rack",
         "_reads",
         "_replica",
+        "_throttled_bytes",
         "_total_bytes",
         "_unreadable",
         "_version",
@@ -138,7 +140,9 @@ class Fetch:
             if context.session is not None:
                 self._follower = context.session.follower
             else:
-                self._follower = FollowerSession(replica.id, broker.long_polls, broker.clock.monotonic())
+                throttle = broker.replication.leader_throttle
+                now_s = broker.clock.monotonic()
+                self._follower = FollowerSession(replica.id, broker.long_polls, throttle, now_s)
         self._rack: str = ""
         """The consumer's, where it decides who serves it."""
         if broker.selects_by_rack and self._replica is None and version >= FOLLOWERS_SERVE_SINCE_VERSION:
@@ -147,7 +151,7 @@ class Fetch:
         self._reads: list[tuple[WantedPartition, Fetched]] = []
         self._partitions: list[Partition] = []  # that could be read
         self._wanted: list[WantedPartition] = []  # of each of them
-        self._total_bytes = 0
+        self._total_bytes = self._throttled_bytes = 0
         self._has_error = self._has_diverged = self._has_preferred = False
         self._cold: tuple[Partition, int, int] | None = None
         self._unreadable: list[Partition] = []  # whose cold pages the disk did not give
@@ -159,7 +163,7 @@ class Fetch:
         self._reads = reads = []
         self._partitions = partitions = []
         self._wanted = []
-        self._total_bytes = 0
+        self._total_bytes = self._throttled_bytes = 0
         self._has_error = self._has_diverged = self._has_preferred = False
         inline_left = INLINE_FETCH_BYTES_MAX
         for wanted in self._to_read():
@@ -218,6 +222,10 @@ class Fetch:
         if wanted.fetch_offset > limit and self._replica is None and not partition.knows_the_end:
             raise KafkaError(ErrorCode.offset_not_available)  # an earlier leader has told of more
         max_bytes = min(wanted.max_bytes, self._max_bytes - self._total_bytes)
+        is_throttled = partition.is_throttled_as_leader and self._follower is not None
+        if is_throttled and self._is_held_back(partition, wanted):
+            self._note(partition, wanted)
+            return self._answer(partition, wanted.index, b"", self._no_aborted)
         try:
             part = partition.log.read(
                 wanted.fetch_offset,
@@ -233,11 +241,32 @@ class Fetch:
             self._cold = (partition, wanted.fetch_offset, max_bytes)
             raise
         self._total_bytes += part.length
+        if is_throttled:
+            self._throttled_bytes += part.length
+        self._note(partition, wanted)
+        return self._answer(partition, wanted.index, records, aborted)
+
+    def _note(self, partition: Partition, wanted: WantedPartition) -> None:
+        """The leader hears how far its follower is, once."""
         if self._replica is not None and not self._is_noted:
             partition.follower_fetched(
                 self._replica.id, self._replica.broker_epoch, wanted.fetch_offset, wanted.log_start_offset
             )
-        return self._answer(partition, wanted.index, records, aborted)
+
+    def _is_held_back(self, partition: Partition, wanted: WantedPartition) -> bool:
+        """Whether a throttled partition has something for its follower that it gets later."""
+        assert self._replica is not None and self._follower is not None
+        log, leader = partition.log, partition.leader
+        if (
+            leader is None
+            or self._replica.id in leader.state.isr
+            or not log.log_start_offset <= wanted.fetch_offset < log.next_offset
+            or not self._broker.replication.leader_throttle.is_exceeded(self._throttled_bytes)
+        ):
+            return False
+        self._follower.watch(partition, wanted)
+        self._follower.hold_back(wanted)
+        return True
 
     def _check(self, partition: Partition, claimed_epoch: int) -> ErrorCode:
         """Whether this broker may serve this reader now."""
@@ -420,6 +449,8 @@ class Fetch:
             self._keep_follower()
         if self._follower is not None:
             _note_answered(self._follower, self._reads)
+            if self._throttled_bytes:
+                broker.replication.leader_throttle.record(self._throttled_bytes)
         broker.metrics.fetched_bytes += self._total_bytes
         endpoints: Sequence[NodeEndpoint] = ()
         if self._has_error and self._replica is None:  # brokers know where the others are

@@ -13,15 +13,29 @@ from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.cli.cluster_client import PREFERRED, UNCLEAN, BrokerView, ClusterClient, ClusterView, Moving
 from moldau.cli.cluster_move import drain, reassign
+from moldau.cli.cluster_progress import Meter
+from moldau.cli.cluster_throttle import TAKE_AWAY, standing, under_way
 from moldau.cli.complete import topic_names
 from moldau.cli.doctor_cluster import fenced_found
 from moldau.cli.errors import CliError, Exit, did_you_mean, not_found, usage
 from moldau.cli.findings import Finding, Section, Status, ok, print_section, problem, remark
 from moldau.cli.help import Group
 from moldau.cli.options import Amount, Target, Whole, cluster_options, json_option
-from moldau.cli.output import Column, bold, count_of, dim, good, print_json, print_table, say
+from moldau.cli.output import (
+    Column,
+    bold,
+    count_of,
+    dim,
+    good,
+    human_bytes,
+    note,
+    print_json,
+    print_table,
+    say,
+)
 from moldau.cli.partition_health import PartitionView, findings, listed
 from moldau.cli.reassign_plan import place_of
+from moldau.cli.throttles import text_of
 
 HEALTH_PAUSE_S = 0.5
 MOVING_SHOWN_MAX = 20
@@ -58,6 +72,8 @@ def describe(target: Target, as_json: bool) -> None:
     """
     with ClusterClient(target) as client:
         cluster, partitions, moving = client.cluster(), client.partitions(), client.moving()
+        throttled = standing(client)
+        step = Meter(client, moving).step() if moving else None
     brokers = [broker_document(broker, cluster, partitions) for broker in cluster.brokers]
     if as_json:
         print_json(
@@ -67,6 +83,11 @@ def describe(target: Target, as_json: bool) -> None:
                 "brokers": brokers,
                 "partitions": counts(partitions),
                 "moving": [moving_document(place, one) for place, one in sorted(moving.items())],
+                "moving_bytes": {"done": step.bytes, "total": step.of_bytes} if step else None,
+                "throttled": {
+                    "topics": {topic: sorted(lists) for topic, lists in sorted(throttled.lists.items())},
+                    "brokers": {str(broker): rates for broker, rates in sorted(throttled.rates.items())},
+                },
             }
         )
         return
@@ -74,6 +95,12 @@ def describe(target: Target, as_json: bool) -> None:
     if moving:
         say("")
         print_moving(moving)
+        if step is not None and step.of_bytes:
+            say(dim(f"{human_bytes(step.bytes)} of {human_bytes(step.of_bytes)} copied"))
+    if throttled:
+        say(f"throttled: {text_of(throttled)}")
+        if not under_way(moving):
+            note(f"Nothing is being moved: {TAKE_AWAY}.")
 
 
 def broker_document(

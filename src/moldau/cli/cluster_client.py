@@ -26,7 +26,9 @@ from moldau.wire.apis import APIS_BY_NAME
 
 CLIENT_ID = "moldau-cli"
 BROKERS = 1  # an endpoint type of DescribeCluster
-TOPIC = 2  # a resource type of DescribeConfigs
+TOPIC, BROKER = 2, 4  # resource types of configs
+SET, DELETE = 0, 1  # operations of IncrementalAlterConfigs
+OWN_DYNAMIC = 2  # the source of a broker's setting: for it alone, and set while it runs
 PREFERRED, UNCLEAN = 0, 1  # election types
 TOPICS_AT_ONCE = 500  # in one request for configs
 MIN_ISR = "min.insync.replicas"
@@ -157,20 +159,63 @@ class ClusterClient:
         )
 
     def _min_isr(self, topics: Sequence[str]) -> dict[str, int]:
-        found = {}
+        settings = self.topic_settings(topics, (MIN_ISR,))
+        return {topic: int(of_topic[MIN_ISR]) for topic, of_topic in settings.items()}
+
+    def topic_settings(self, topics: Sequence[str], keys: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Of topics: those of these settings that are not empty."""
+        found: dict[str, dict[str, str]] = {}
         for first in range(0, len(topics), TOPICS_AT_ONCE):
             resources = tuple(
-                SimpleNamespace(resource_type=TOPIC, resource_name=name, configuration_keys=(MIN_ISR,))
+                SimpleNamespace(resource_type=TOPIC, resource_name=name, configuration_keys=tuple(keys))
                 for name in topics[first : first + TOPICS_AT_ONCE]
             )
             answer = self._ask(
                 "DescribeConfigs", resources=resources, include_synonyms=False, include_documentation=False
             )
             for result in answer.results:
-                for config in result.configs:
-                    if config.name == MIN_ISR and config.value is not None:
-                        found[result.resource_name] = int(config.value)
+                if settings := {config.name: config.value for config in result.configs if config.value}:
+                    found[result.resource_name] = settings
         return found
+
+    def broker_settings(self, broker: BrokerView, keys: Sequence[str]) -> dict[str, str]:
+        """Those of these settings that a broker was given for itself while it runs; it must be asked."""
+        asked = SimpleNamespace(
+            resource_type=BROKER, resource_name=str(broker.id), configuration_keys=tuple(keys)
+        )
+        answer = self._ask(
+            "DescribeConfigs",
+            (broker.host, broker.port),
+            resources=(asked,),
+            include_synonyms=False,
+            include_documentation=False,
+        )
+        configs = answer.results[0].configs
+        return {one.name: one.value for one in configs if one.config_source == OWN_DYNAMIC and one.value}
+
+    def change_settings(
+        self, kind: int, changes: Mapping[str, Mapping[str, str | None]]
+    ) -> dict[str, Refusal]:
+        """Of topics or brokers, by name; None takes a setting away. What was refused."""
+        resources = tuple(
+            SimpleNamespace(
+                resource_type=kind,
+                resource_name=name,
+                configs=tuple(
+                    SimpleNamespace(name=key, config_operation=DELETE if value is None else SET, value=value)
+                    for key, value in settings.items()
+                ),
+            )
+            for name, settings in changes.items()
+        )
+        if not resources:
+            return {}
+        answer = self._ask("IncrementalAlterConfigs", resources=resources, validate_only=False)
+        return {
+            one.resource_name: refusal(one.error_code, one.error_message)
+            for one in answer.responses
+            if one.error_code
+        }
 
     def moving(self) -> dict[TopicPartition, Moving]:
         """The reassignments under way."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -15,11 +16,12 @@ from typing import Any, NamedTuple
 from moldau.base.ids import TopicPartition
 from moldau.cli.cluster_client import BrokerView, ClusterClient, Moving
 from moldau.cli.errors import CliError
-from moldau.cli.output import console, count_of, human_bytes, note, wants_drawing
+from moldau.cli.output import console, count_of, human_bytes, human_ms, note, wants_drawing
 from moldau.cli.partition_health import listed
 
 PAUSE_S = 0.25
 LINE_INTERVAL_S = 10.0
+PACE_S = 10.0
 
 
 class Step(NamedTuple):
@@ -31,25 +33,51 @@ class Step(NamedTuple):
     of_bytes: int
     waits_for: tuple[int, ...] = ()
     """Brokers that get a replica, and do not run."""
+    bytes_per_s: float = 0.0
+    """Of late; 0 where it is not known, or nothing comes."""
+
+    @property
+    def left_s(self) -> float | None:
+        """How long it takes, if it goes on like this."""
+        left_bytes = self.of_bytes - self.bytes
+        return left_bytes / self.bytes_per_s if left_bytes > 0 and self.bytes_per_s > 0 else None
 
     @property
     def text(self) -> str:
         text = f"{self.partitions} of {count_of(self.of_partitions, 'partition')}"
         if self.of_bytes:
             text += f", {human_bytes(self.bytes)} of {human_bytes(self.of_bytes)}"
+        if self.left_s is not None:
+            text += f", {human_bytes(self.bytes_per_s)}/s, about {human_ms(self.left_s * 1000)} left"
         return text + (f", waiting for {listed(self.waits_for)}" if self.waits_for else "")
 
 
 def follow(client: ClusterClient, places: Collection[TopicPartition]) -> None:
     """Until none of these is being moved."""
-    meter = Meter(client, places)
+    meter, pace = Meter(client, places), Pace()
     with shown(len(places)) as show:
         while True:
             step = meter.step()
+            step = step._replace(bytes_per_s=pace.after(step.bytes, time.monotonic()))
             show(step)
             if step.partitions == step.of_partitions:
                 return
             time.sleep(PAUSE_S)
+
+
+class Pace:
+    """How fast bytes have come over the last seconds."""
+
+    def __init__(self) -> None:
+        self._past: deque[tuple[float, int]] = deque()
+
+    def after(self, bytes_: int, now_s: float) -> float:
+        past = self._past
+        past.append((now_s, bytes_))
+        while len(past) > 2 and now_s - past[1][0] >= PACE_S:
+            past.popleft()
+        began_s, before = past[0]
+        return max(0, bytes_ - before) / (now_s - began_s) if now_s > began_s else 0.0
 
 
 class Meter:
@@ -106,15 +134,9 @@ def shown(partitions: int) -> Iterator[Any]:
 
         yield tell
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TextColumn
 
-    columns = (
-        TextColumn("moving"),
-        BarColumn(),
-        TextColumn("{task.description}"),
-        TimeRemainingColumn(compact=True),
-        TextColumn("left"),
-    )
+    columns = (TextColumn("moving"), BarColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=console(err=True), transient=True) as progress:
         bar = progress.add_task(count_of(partitions, "partition"), total=1.0)
 

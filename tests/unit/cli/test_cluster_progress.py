@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from moldau.base.ids import TopicPartition
 from moldau.cli import cluster_progress
 from moldau.cli.cluster_client import BrokerView, ClusterView, Moving
-from moldau.cli.cluster_progress import Meter, Step
+from moldau.cli.cluster_progress import Meter, Pace, Step
 from moldau.cli.errors import CliError
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -69,3 +69,15 @@ def test_what_has_arrived_already_is_not_waited_for() -> None:
     moves = Moves()
     moves.under_way = []
     cluster_progress.follow(moves, [FIRST])  # type: ignore[arg-type]
+
+
+def test_the_rate_of_late_says_how_long_it_will_take() -> None:
+    pace = Pace()
+    assert pace.after(0, 0.0) == 0.0
+    assert pace.after(1000, 1.0) == 1000.0
+    assert [pace.after(1000 + 100 * n, 1.0 + n) for n in range(1, 31)][-1] == 100.0, (
+        "what was fast is long past"
+    )
+    step = Step(0, 1, 4096, 10240, bytes_per_s=1024.0)
+    assert step.text == "0 of 1 partition, 4.0 KiB of 10.0 KiB, 1.0 KiB/s, about 6 s left"
+    assert Step(0, 1, 4096, 10240).text == "0 of 1 partition, 4.0 KiB of 10.0 KiB"

@@ -92,6 +92,7 @@ class _Work:
 
 class Flusher:
     __slots__ = (
+        "_between",
         "_ceiling",
         "_durable_to",
         "_files",
@@ -136,6 +137,7 @@ class Flusher:
         self._wanted = False
         self._running = False
         self._on_quiet: list[Callable[[], object]] = []
+        self._between: list[Callable[[], object]] = []
         self._timer: Timer | None = None
         self._unflushed = 0
         self._messages = self._wait_ms = FLUSH_NEVER
@@ -191,8 +193,10 @@ class Flusher:
                     error = self._interrupt(work, failure)
                 for callback in waiting:
                     callback(error)
+                self._call_between()
         finally:
             self._running = False
+            self._call_between()
             calls, self._on_quiet = self._on_quiet, []
             for call in calls:
                 call()
@@ -237,6 +241,26 @@ class Flusher:
         else:
             call()
 
+    def between_rounds(self, call: Callable[[], object]) -> None:
+        """As `when_quiet`, but also where the next flush is wanted already: it has not begun."""
+        if self._running:
+            self._between.append(call)
+        else:
+            call()
+
+    def _call_between(self) -> None:
+        calls, self._between = self._between, []
+        for call in calls:
+            call()
+
+    def go_on_with(self, copy: Flusher) -> None:
+        """The log goes on in the folder of its copy, between two rounds of either: what is on the disk there is what
+        counts. Who waits for a flush waits for one there."""
+        self._queue = copy._queue
+        self._files = {name: data for name, data in copy._files.items() if name != names.LEADER_EPOCHS}
+        self._log.epochs.changed = True  # to be written there
+        self.recovery_point, self._durable_to = copy.recovery_point, copy._durable_to
+
     def _take_work(self) -> _Work:
         """All that is to be done now."""
         log = self._log
@@ -265,6 +289,11 @@ class Flusher:
     def unwritten(self) -> list[str]:
         """The small files that are not on the disk yet."""
         return list(self._files)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a thread works on the log's files, or is about to."""
+        return self._running
 
     @property
     def is_writing(self) -> bool:

@@ -16,7 +16,7 @@ import os.path
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from moldau.base.ids import TopicPartition
 from moldau.log import names
@@ -28,6 +28,7 @@ from moldau.log.checkpoints import (
     write_properties,
 )
 from moldau.log.disk_errors import is_no_room, reason
+from moldau.log.reshaping import Reshaping
 from moldau.runtime.ports import Disk, FileLock
 
 logger = logging.getLogger(__name__)
@@ -61,6 +62,14 @@ WITHOUT = {
 """What a start does without a checkpoint."""
 
 
+class CheckpointedLog(Protocol):
+    """What must be known of a log."""
+
+    topic_partition: TopicPartition
+    log_start_offset: int
+    reshaping: Reshaping
+
+
 class Checkpoints(NamedTuple):
     """Offsets per partition, as the folder's files hold them."""
 
@@ -70,6 +79,16 @@ class Checkpoints(NamedTuple):
     high_watermarks: dict[TopicPartition, int]
     cleaned_to: dict[TopicPartition, int]
     """Of the logs that were compacted."""
+
+    def add(self, log: CheckpointedLog, recovery_point: int, high_watermark: int) -> None:
+        partition = log.topic_partition
+        if self.recovery_points is not None and self.log_starts is not None:
+            self.recovery_points[partition] = recovery_point
+            if log.log_start_offset > 0:  # also where a segment begins there: older ones may come back
+                self.log_starts[partition] = log.log_start_offset
+        self.high_watermarks[partition] = high_watermark
+        if log.reshaping.cleaned_to is not None:
+            self.cleaned_to[partition] = log.reshaping.cleaned_to
 
     @property
     def partitions(self) -> set[TopicPartition]:
@@ -321,6 +340,11 @@ class DataFolder:
             elif (partition := names.partition_of(name)) is not None and self._disk.is_folder(path):
                 found.append((partition, path))
         return found
+
+    def futures(self) -> list[tuple[TopicPartition, str]]:
+        """The logs that are on their way into the folder."""
+        found = ((names.future_of(name), f"{self.path}/{name}") for name in self._disk.list(self.path))
+        return [(partition, path) for partition, path in found if partition is not None]
 
     def remove_tree(self, path: str) -> None:
         try:

@@ -72,6 +72,12 @@ class Index:
             self._disk.rename(self.path, target)
         self.path = target
 
+    def relocate(self, path: str) -> None:
+        """Its folder has another name now."""
+        self.path = path
+        if self._file is not None:
+            self._file.path = path
+
     def append(self, first: int, second: int) -> None:
         self._pending += self.entry.pack(first, second)
         self.count += 1

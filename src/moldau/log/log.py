@@ -39,6 +39,7 @@ from moldau.log.scan import DamagedSegment
 from moldau.log.search import Search, by_max_timestamp, by_timestamp
 from moldau.log.segment import RELATIVE_OFFSET_MAX
 from moldau.log.segments import Segments
+from moldau.log.snapshots import read_snapshot
 from moldau.log.transactions_index import AbortedIndexes
 from moldau.log.truncation import Checkpoint, Truncation
 from moldau.records.batch import (
@@ -78,6 +79,7 @@ class Log:
         "folder",
         "log_start_offset",
         "next_offset",
+        "on_cut",
         "on_start_moved",
         "producing",
         "reshaping",
@@ -106,6 +108,8 @@ class Log:
         self.log_start_offset = loaded.log_start_offset
         self.next_offset = loaded.next_offset
         self.on_start_moved: Callable[[], object] | None = None
+        self.on_cut: Callable[[int], object] | None = None
+        """Called when the end of the log was cut off, with where it ends now."""
         self.epochs = loaded.epochs
         self.segments = Segments(runtime.disk, folder, loaded.bases, loaded.active)
         self.failure: OSError | None = None
@@ -368,6 +372,8 @@ class Log:
             self.epochs.truncate_from_end(next_offset)
         self._reader.forget_positions()
         self._rolling.set_limits(self.segments.active)
+        if self.on_cut is not None:
+            self.on_cut(next_offset)
 
     async def settle_indexes(self) -> None:
         """Wait until no index of the log is being mended. Until the next await, none will be."""
@@ -384,6 +390,46 @@ class Log:
             if base_offset not in new:
                 gone += self._removal.drop_snapshot(base_offset)
         self._removal.later(gone, self._config.file_delete_delay_ms)
+
+    # Moving to another folder
+
+    def take_snapshot(self, content: bytes) -> None:
+        """For a copy: the producers at its end, as a snapshot of the log that it is made from has them."""
+        self.producing.state = Producers(read_snapshot(content, self.next_offset))
+        self._flusher.queue_file(names.file_name(self.next_offset, names.SNAPSHOT), content)
+        self._rolling.snapshot_offset = self.next_offset
+
+    def relocate(self, folder: str) -> None:
+        """The folder has another name now."""
+        self.folder = folder
+        self.segments.relocate(folder)
+        self.producing.aborted.relocate(folder)
+
+    async def write_queued(self) -> None:
+        """Wait until no small file and no closed segment waits for the disk."""
+        await self.until(self._flusher.write)
+
+    def between_flushes(self, call: Callable[[], object]) -> None:
+        """Call when no thread writes to the log's files; who waits for a flush waits on."""
+        self._flusher.between_rounds(call)
+
+    @property
+    def is_flushing(self) -> bool:
+        return self._flusher.is_running
+
+    def go_on_in(self, copy: Log, name_sync: Callable[[], None]) -> Segments:
+        """From now on the log lies where its copy does, which has every batch of it. Gives back the segments of
+        before: who reads them goes on. Call it `between_flushes`, and after `settle_indexes`."""
+        before, self.segments = self.segments, copy.segments
+        self.segments.generation = before.generation + 1
+        self.folder = copy.folder
+        self._reader.go_on_in(self.segments)
+        self.producing.go_on_with(copy.producing)
+        self._rolling.snapshot_offset = copy._rolling.snapshot_offset
+        self._flusher.go_on_with(copy._flusher)
+        self._flusher.queue(name_sync)
+        self._rolling.set_limits(self.segments.active)
+        return before
 
     # Reading
 

@@ -22,6 +22,7 @@ from moldau.log.disk_errors import DamagedLog, is_no_room, is_passing
 from moldau.log.folder import Checkpoints, DataFolder
 from moldau.log.loaded import LoadedLog
 from moldau.log.log import Log
+from moldau.log.moves import UNLIMITED, Moves
 from moldau.log.opening import Opened, Owner, acquire_folders, open_logs, survey
 from moldau.log.recovery import create_log, unopened_log
 from moldau.log.retention import Limits, look_through
@@ -65,13 +66,15 @@ class LogManager:
         checkpoint_interval_s: float = CHECKPOINT_INTERVAL_S,
         retention_interval_s: float = RETENTION_CHECK_INTERVAL_S,
         producer_expiration_ms: Callable[[], int] = lambda: PRODUCER_EXPIRATION_MS,
+        move_bytes_per_s: Callable[[], int] = lambda: UNLIMITED,
+        moves_at_once: int | None = None,
     ) -> None:
         """`known_folders` are the directory ids by path that this broker had before: one that is gone is not
         begun anew. `on_made`: a log that there was no room for when it was created is there now.
         """
         self._runtime = runtime
         self._owner = Owner(cluster_id, node_id, process_id)
-        self._config_of = config_of
+        self.config_of = config_of
         self._high_watermark_of = high_watermark_of
         self._topic_id_of = topic_id_of
         self._known_folders = known_folders or {}
@@ -90,9 +93,10 @@ class LogManager:
         """Deleted logs whose folder is still written to."""
         self._unmade: dict[TopicPartition, tuple[uuid.UUID | None, TopicConfig | None]] = {}
         """Logs that there was no room to create."""
-        self._room = RoomWatch(runtime, self._on_room, self._fail_folder)
+        self._room = RoomWatch(runtime, self._on_room, self.fail_folder)
         self._background: list[asyncio.Task[None]] = []
         self._checkpointing = asyncio.Lock()
+        self.moves = Moves(runtime, self, move_bytes_per_s, moves_at_once or len(folders))
 
     # Opening
 
@@ -112,7 +116,7 @@ class LogManager:
         ]
 
     async def _open_logs(self) -> None:
-        found = await survey(self._runtime, self.folders, self._topic_id_of)
+        found = await survey(self._runtime, self.folders, self._topic_id_of, self.config_of)
 
         def keep(one: Opened, folder: DataFolder) -> None:
             log = self._keep(one.partition, one.opening.folder, one.loaded, folder)
@@ -127,17 +131,22 @@ class LogManager:
         spawn = self._runtime.tasks.spawn
         tasks = []
         for folder, contents in found.items():
-            self.checkpointed_high_watermarks.update(contents.checkpoints.high_watermarks)
-            work = open_logs(self._runtime, folder, contents, self._config_of, self._recovery_threads, keep)
+            for partition, _ in contents.logs:
+                if (offset := contents.checkpoints.high_watermarks.get(partition)) is not None:
+                    self.checkpointed_high_watermarks[partition] = offset
+            work = open_logs(self._runtime, folder, contents, self.config_of, self._recovery_threads, keep)
             tasks.append(spawn(work, name=f"open logs of {folder.path}"))
-            folder.stale = contents.checkpoints.partitions - {partition for partition, _ in contents.logs}
         for task in tasks:
             await task
+        await self.moves.take_up(found, self._recovery_threads)
+        for folder, contents in found.items():
+            here = {partition for partition, _ in (*contents.logs, *self.moves.copies_in(folder))}
+            folder.stale = contents.checkpoints.partitions - here
         if any(contents.checkpoints.recovery_points is None for contents in found.values()):
             await self._try_write_checkpoints()  # until then any gap in a log passes for compaction's
 
     def _keep(self, partition: TopicPartition, path: str, loaded: LoadedLog, folder: DataFolder) -> Log:
-        config = self._config_of(partition.topic)
+        config = self.config_of(partition.topic)
         log = Log(partition, path, config, self._runtime, loaded, self._log_failed, self._disk_error)
         self.logs[partition] = log
         self._folder_of[partition] = folder
@@ -160,8 +169,7 @@ class LogManager:
         if log is not None:
             return log
         failure: OSError = OSError(errno.EIO, "all data folders have failed")
-        working = [folder for folder in self.folders if folder.failure is None]
-        for folder in sorted(working, key=lambda folder: folder.log_count):
+        for folder in self._places_for(partition):
             if partition in folder.stale:  # `vacated` could not write them
                 failure = OSError(errno.ENOSPC, "its checkpoints could not be written", folder.path)
                 continue
@@ -169,10 +177,20 @@ class LogManager:
                 return self._create_in(folder, partition, topic_id, config)
             except OSError as error:
                 failure = error
-                self._folder_error(folder, error)
+                self.folder_error(folder, error)
         if is_no_room(failure):
             self._unmade[partition] = (topic_id, config)
         return self.create_offline(partition, failure)
+
+    def _places_for(self, partition: TopicPartition) -> list[DataFolder]:
+        """The folders that may take a new log: the one that was asked for, else all, the emptiest first."""
+        working = [folder for folder in self.folders if folder.failure is None]
+        preferred = self.moves.preferred.pop(partition, None)
+        wanted = [folder for folder in working if folder.path == preferred]
+        return wanted or sorted(working, key=lambda folder: folder.log_count)
+
+    def folder_of(self, partition: TopicPartition) -> DataFolder:
+        return self._folder_of[partition]
 
     def _create_in(
         self,
@@ -207,6 +225,7 @@ class LogManager:
         A thread that is just writing to them is let finish before the folder is renamed: it knows its files by
         their names, and would disturb a new log of the same name. `vacated` waits for it.
         """
+        self.moves.drop(partition)
         log = self.logs.pop(partition, None)
         if log is None:
             return
@@ -229,14 +248,13 @@ class LogManager:
             ) as error:  # of a folder that failed: its next start finds out that the topic is gone
                 logger.warning("%s could not be removed: %s", source, error)
                 return
-            self._runtime.tasks.spawn(
-                self._remove_later(folder, target, log.config.file_delete_delay_ms), name=f"remove {target}"
-            )
+            self.remove_later(folder, target, log.config.file_delete_delay_ms)
 
         log.when_quiet(leave)
 
     def set_aside(self, partition: TopicPartition) -> None:
         """A log that cannot be this partition's: it is kept under another name, as Kafka keeps strays."""
+        self.moves.drop(partition)
         log = self.logs.pop(partition)
         folder = self._folder_of.pop(partition)
         folder.log_count -= 1
@@ -256,14 +274,27 @@ class LogManager:
         """Wait until a deleted log's folder is free for a new one, and no checkpoint says where the old one began."""
         while (left := self._leaving.get(partition)) is not None:
             await left.wait()
+        await self.moves.left(partition)
         for folder in self.folders:
             if partition in folder.stale and folder.failure is None:
                 with suppress(OSError):  # the folder's error is noted; `create` does without the folder
-                    await self._write_checkpoints(folder)
+                    await self.write_checkpoints_in(folder)
 
-    async def _remove_later(self, folder: DataFolder, path: str, delay_ms: int) -> None:
-        await self._runtime.tasks.sleep(delay_ms / 1000)
-        await self._runtime.tasks.in_thread(folder.remove_tree, path)
+    def remove_later(self, folder: DataFolder, path: str, delay_ms: int) -> None:
+        """Remove a log's folder, when whoever reads its files has had time to finish."""
+        tasks = self._runtime.tasks
+
+        async def remove() -> None:
+            await tasks.sleep(delay_ms / 1000)
+            await tasks.in_thread(folder.remove_tree, path)
+
+        tasks.spawn(remove(), name=f"remove {path}")
+
+    def note_moved(self, log: Log, source: DataFolder, target: DataFolder) -> None:
+        """A log lies in another folder now."""
+        self._folder_of[log.topic_partition] = target
+        source.log_count -= 1
+        target.log_count += 1
 
     # Errors of the disk
 
@@ -271,25 +302,25 @@ class LogManager:
         """A write to a log went wrong, without doubt on what the log holds."""
         folder = self._folder_of.get(log.topic_partition)
         if folder is not None and log.failure is None:
-            self._folder_error(folder, error)
+            self.folder_error(folder, error)
 
-    def _folder_error(self, folder: DataFolder, error: OSError) -> None:
+    def folder_error(self, folder: DataFolder, error: OSError) -> None:
         if is_no_room(error):
             self._room.note(folder, error)
         elif is_passing(error):
             logger.warning("data folder %s: %s", folder.path, error)
         else:
-            self._fail_folder(folder, error)
+            self.fail_folder(folder, error)
 
     def _log_failed(self, log: Log, error: OSError) -> None:
         folder = self._folder_of.get(log.topic_partition)
         if folder is not None:
             if not isinstance(error, DamagedLog):
-                self._fail_folder(folder, error)
+                self.fail_folder(folder, error)
             if self._on_failure is not None:
                 self._on_failure(log, error)
 
-    def _fail_folder(self, folder: DataFolder, error: OSError) -> None:
+    def fail_folder(self, folder: DataFolder, error: OSError) -> None:
         if folder.failure is not None:
             return
         folder.failure = error
@@ -299,6 +330,7 @@ class LogManager:
             error,
             folder.log_count,
         )
+        self.moves.on_folder_failed(folder, error)
         for partition, log in list(self.logs.items()):
             if self._folder_of[partition] is folder:
                 log.fail(error)
@@ -409,7 +441,7 @@ class LogManager:
         for folder in self.folders:
             if folder.failure is None:
                 try:
-                    await self._write_checkpoints(folder)
+                    await self.write_checkpoints_in(folder)
                 except OSError as error:
                     failure = failure or error
         if failure is not None:
@@ -421,39 +453,39 @@ class LogManager:
         folder = self._folder_of.get(log.topic_partition)
         if log.failure is not None or folder is None:
             raise log.failure or FileNotFoundError(errno.ENOENT, "the log is deleted", log.folder)
-        await self._write_checkpoints(folder)
+        await self.write_checkpoints_in(folder)
 
-    async def _write_checkpoints(self, folder: DataFolder) -> None:
+    async def write_checkpoints_in(self, folder: DataFolder) -> None:
         async with self._checkpointing:
             stale = set(folder.stale)
             try:
                 checkpoints = await self._checkpoints(folder)
                 await self._runtime.tasks.in_thread(folder.write_checkpoints, checkpoints)
             except OSError as error:
-                self._folder_error(folder, error)
+                self.folder_error(folder, error)
                 raise
             folder.stale -= stale
 
     async def _checkpoints(self, folder: DataFolder) -> Checkpoints:
         """What the checkpoints say, taken log by log: each entry holds for its log alone."""
-        recovery_points, log_starts, high_watermarks, cleaned_to = {}, {}, {}, {}
+        found = Checkpoints({}, {}, {}, {})
+        moving = self.moves.written_in(
+            folder
+        )  # asked for before and after: one may change its folder meanwhile
         for number, (partition, log) in enumerate(list(self.logs.items()), 1):
             if number % LOGS_PER_TURN == 0:
                 await self._runtime.tasks.sleep(0)
-            if self._folder_of.get(partition) is not folder or self.logs.get(partition) is not log:
-                continue
-            recovery_points[partition] = log.last_flushed_offset
-            if log.log_start_offset > 0:  # also where a segment begins there: older ones may come back
-                log_starts[partition] = log.log_start_offset
-            high_watermarks[partition] = self._high_watermark_of(log)
-            if log.reshaping.cleaned_to is not None:
-                cleaned_to[partition] = log.reshaping.cleaned_to
-        return Checkpoints(recovery_points, log_starts, high_watermarks, cleaned_to)
+            if self._folder_of.get(partition) is folder and self.logs.get(partition) is log:
+                found.add(log, log.last_flushed_offset, self._high_watermark_of(log))
+        for log, recovery_point in (moving | self.moves.written_in(folder)).items():
+            found.add(log, recovery_point, min(self._high_watermark_of(log), log.next_offset))
+        return found
 
     async def close(self, broker_epoch: int = 0) -> None:
         """Close every log, write the checkpoints, and say that the stop was clean, unless the disk fails."""
         for task in self._background:
             task.cancel()
+        await self.moves.close()
         for partition in list(self._leaving):
             await self.vacated(partition)
         limit = asyncio.Semaphore(CLOSES_AT_ONCE)
@@ -469,6 +501,7 @@ class LogManager:
 
         spawn = self._runtime.tasks.spawn
         closing = [(log, self._folder_of[partition]) for partition, log in self.logs.items()]
+        closing += [(log, folder) for folder in self.folders for _, log in self.moves.copies_in(folder)]
         for task in [spawn(close_one(*one), name="close log") for one in closing]:
             await task
         try:

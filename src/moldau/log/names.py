@@ -21,6 +21,8 @@ DELETED = ".deleted"
 TEMPORARY = ".tmp"
 DELETED_FOLDER = "-delete"
 STRAY_FOLDER = "-stray"
+FUTURE_FOLDER = "-future"
+"""A log on its way to another data folder (KIP-113)."""
 
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
@@ -34,6 +36,7 @@ LOCK = ".lock"
 
 FOLDER_NAME_BYTES_MAX = 255
 _FOLDER = re.compile(r"(.+)-(\d+)")
+_FUTURE = re.compile(r"(.+)-(\d+)\.[^.]+-future")
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -57,6 +60,17 @@ def partition_of(folder: str) -> TopicPartition | None:
     if match is None or folder.endswith((DELETED_FOLDER, STRAY_FOLDER)):
         return None
     return TopicPartition(match[1], int(match[2]))
+
+
+def future_folder(partition: TopicPartition, unique: uuid.UUID) -> str:
+    """The name of a log on its way to another data folder. It may be longer than a file system takes."""
+    return f"{partition}.{unique.hex}{FUTURE_FOLDER}"
+
+
+def future_of(folder: str) -> TopicPartition | None:
+    """The partition whose log is on its way into a folder; None for any other folder."""
+    match = _FUTURE.fullmatch(folder)
+    return None if match is None else TopicPartition(match[1], int(match[2]))
 
 
 def deleted_folder(partition: TopicPartition, unique: uuid.UUID) -> str:

@@ -11,14 +11,14 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from moldau.base.ids import TopicPartition
 from moldau.config.topic import TopicConfig
 from moldau.log import names
-from moldau.log.checkpoints import BadCheckpoint, read_partition_metadata
 from moldau.log.disk_errors import reason
+from moldau.log.doubles import leave_out_doubles
 from moldau.log.folder import Checkpoints, DataFolder, DataFolderError, FolderOffline
 from moldau.log.loaded import LoadedLog
 from moldau.log.recovery import Opening, load_log, unopened_log
@@ -43,6 +43,8 @@ class Contents:
     clean: bool
     checkpoints: Checkpoints
     logs: list[tuple[TopicPartition, str]]
+    futures: list[tuple[TopicPartition, str]] = field(default_factory=list)
+    """Logs on their way into the folder."""
 
 
 class Opened(NamedTuple):
@@ -103,7 +105,10 @@ def new_id(runtime: Runtime) -> uuid.UUID:
 
 
 async def survey(
-    runtime: Runtime, folders: Sequence[DataFolder], topic_id_of: Callable[[str], uuid.UUID | None]
+    runtime: Runtime,
+    folders: Sequence[DataFolder],
+    topic_id_of: Callable[[str], uuid.UUID | None],
+    config_of: Callable[[str], TopicConfig],
 ) -> dict[DataFolder, Contents]:
     """What the folders hold that can be used. One that cannot be read has a `failure` afterwards."""
     found: dict[DataFolder, Contents] = {}
@@ -118,41 +123,20 @@ async def survey(
     _need_one(folders, refusals)
     for text in refusals:
         logger.error("%s Its partitions are offline", text[:1].upper() + text[1:])
-    await runtime.tasks.in_thread(_leave_out_doubles, runtime.disk, found, topic_id_of)
+
+    def load(contents: Contents, partition: TopicPartition, path: str) -> LoadedLog:
+        return load_log(
+            runtime.disk, _opening(runtime, partition, path, contents, config_of(partition.topic))
+        )
+
+    await runtime.tasks.in_thread(leave_out_doubles, runtime.disk, found, topic_id_of, load)
     return found
 
 
 def _contents(folder: DataFolder) -> Contents:
     clean = folder.take_clean_mark()
     checkpoints = folder.read_checkpoints()
-    return Contents(clean, checkpoints, folder.partitions())
-
-
-def _leave_out_doubles(
-    disk: Disk, found: Mapping[DataFolder, Contents], topic_id_of: Callable[[str], uuid.UUID | None]
-) -> None:
-    """A partition that lies in two folders, since one of them was away when a topic was made anew: the one
-    with the topic's id counts, else the first."""
-    places: dict[TopicPartition, list[tuple[Contents, str]]] = {}
-    for contents in found.values():
-        for partition, path in contents.logs:
-            places.setdefault(partition, []).append((contents, path))
-    for partition, doubles in places.items():
-        if len(doubles) == 1:
-            continue
-        topic_id = topic_id_of(partition.topic)
-        right = next((path for _, path in doubles if _topic_id(disk, path) == topic_id), doubles[0][1])
-        for contents, path in doubles:
-            if path != right:
-                contents.logs.remove((partition, path))
-                logger.error("%s lies in %s and in %s: the latter is left alone", partition, right, path)
-
-
-def _topic_id(disk: Disk, path: str) -> uuid.UUID | None:
-    try:
-        return read_partition_metadata(disk.read(f"{path}/{names.PARTITION_METADATA}"))
-    except (OSError, BadCheckpoint):
-        return None
+    return Contents(clean, checkpoints, folder.partitions(), folder.futures())
 
 
 # Their logs

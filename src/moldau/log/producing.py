@@ -198,6 +198,11 @@ class Producing:
         self.aborted.adopt(new)
         return gone
 
+    def go_on_with(self, copy: Producing) -> None:
+        """The log goes on in its copy's folder. What is known of producers is more than the copy can know: batches
+        that are gone count still."""
+        self.aborted, self._unsynced = copy.aborted, copy._unsynced
+
     def _queue_sync(self, base_offset: int) -> None:
         """Have a segment's index synced before the recovery point moves on."""
         if base_offset not in self._unsynced:

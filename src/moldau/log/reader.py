@@ -55,6 +55,11 @@ class Reader:
         reader._positions.update(self._positions)
         return reader
 
+    def go_on_in(self, segments: Segments) -> None:
+        """The log has other segments now, with the same records."""
+        self._segments = segments
+        self._positions.clear()
+
     def bounds_of(self, base_offset: int, next_offset: int) -> tuple[int, int]:
         """The offsets between which a segment's batches lie; `next_offset` is that of the log."""
         return base_offset, self._segments.end_offset_after(base_offset, next_offset)

@@ -69,11 +69,15 @@ def unopened_log(disk: Disk, folder: str, log_start_offset: int, next_offset: in
     )
 
 
-def create_log(disk: Disk, folder: str, topic_id: uuid.UUID | None, now_ms: int) -> LoadedLog:
-    """An empty log in a new folder. Its files come with the first append."""
+def create_log(
+    disk: Disk, folder: str, topic_id: uuid.UUID | None, now_ms: int, start_offset: int = 0
+) -> LoadedLog:
+    """An empty log in a new folder. Its files come with the first append, but for one that tells a start above 0."""
     disk.make_folder(folder)
-    active = Segment.new(disk, folder, 0, now_ms)
-    return LoadedLog([0], active, 0, 0, 0, LeaderEpochs(), Producers(), -1, topic_id)
+    make = Segment.create if start_offset else Segment.new
+    active = make(disk, folder, start_offset, now_ms)
+    start = start_offset
+    return LoadedLog([start], active, start, start, start, LeaderEpochs(), Producers(), -1, topic_id)
 
 
 def load_log(disk: Disk, opening: Opening) -> LoadedLog:

@@ -15,6 +15,9 @@ class Reshaping(asyncio.Lock):
     """The one under way."""
     cleaned_to: int | None = None
     """Up to where the log is compacted, as `cleaner-offset-checkpoint` says; None where it never was."""
+    is_moving: bool = False
+    """The log is on its way to another data folder: it is not compacted meanwhile, as in Kafka. A copy of some old and
+    some new segments could lack a tombstone and have what it deletes."""
 
     def cut_off(self, offset: int) -> None:
         """What comes from here on is another history, of which nothing is compacted."""

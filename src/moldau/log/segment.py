@@ -132,6 +132,14 @@ class Segment:
         """Go on with a data file that someone has still."""
         self._log = file
 
+    def relocate(self, folder: str) -> None:
+        """Its folder has another name now: who reads the data file goes on."""
+        self.path = f"{folder}/{names.file_name(self.base_offset, '')}"
+        if self._log is not None:
+            self._log.path = self.path + names.LOG + self._suffix
+        self.offsets.relocate(self.path + names.OFFSET_INDEX)
+        self.times.relocate(self.path + names.TIME_INDEX)
+
     def append(
         self,
         data: Buffer | None,

@@ -46,6 +46,14 @@ class Segments:
         """For a search in a thread."""
         return Segments(self._disk, self._folder, self._bases, self.active)
 
+    def relocate(self, folder: str) -> None:
+        """The log's folder has another name now: who reads goes on."""
+        self._folder = folder
+        for segment in (*self._closed.values(), self.active):
+            segment.relocate(folder)
+        for base_offset, file in (self._held or {}).items():
+            file.path = f"{folder}/{names.file_name(base_offset, names.LOG)}"
+
     @property
     def bases(self) -> list[int]:
         return self._bases.tolist()

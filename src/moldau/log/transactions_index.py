@@ -55,6 +55,12 @@ class AbortedIndexes:
         copy._unwritten = {base_offset: list(entries) for base_offset, entries in self._unwritten.items()}
         return copy
 
+    def relocate(self, folder: str) -> None:
+        """The log's folder has another name now."""
+        self._folder = folder
+        for base_offset, file in self._files.items():
+            file.path = self._path(base_offset)
+
     def below(self, end_offset: int) -> list[Aborted]:
         """All with records below an offset, wherever their markers are. Blocks: for a copy, in a thread."""
         entries = (entry for base in self._bases for entry in self._entries(base, 0, read_waiting))

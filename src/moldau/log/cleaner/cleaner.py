@@ -178,6 +178,7 @@ class LogCleaner:
             and log.failure is None
             and log not in self._running
             and not log.reshaping.locked()
+            and not log.reshaping.is_moving
             and self._manager.logs.get(log.topic_partition) is log
             and self._may_try(log)
         )

@@ -40,6 +40,7 @@ APIS = {
     "OffsetForLeaderEpoch": "2 to 4 [usable: 4]",
     "DescribeConfigs": "1 to 4 [usable: 4]",
     "AlterConfigs": "0 to 2 [usable: 2]",
+    "AlterReplicaLogDirs": "1 to 2 [usable: 2]",
     "DescribeLogDirs": "1 to 5 [usable: 5]",
     "CreatePartitions": "0 to 3 [usable: 3]",
     "ElectLeaders": "0 to 2 [usable: 2]",

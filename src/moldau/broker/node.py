@@ -319,6 +319,8 @@ class Broker:
             checkpoint_interval_s=config["log.flush.offset.checkpoint.interval.ms"] / 1000,
             retention_interval_s=config["log.retention.check.interval.ms"] / 1000,
             producer_expiration_ms=lambda: self.config["producer.id.expiration.ms"],
+            move_bytes_per_s=lambda: self.config["replica.alter.log.dirs.io.max.bytes.per.second"],
+            moves_at_once=config["num.replica.alter.log.dirs.threads"],
         )
         await self.log_manager.open()
         await known_folders.save(self.log_manager.folders)

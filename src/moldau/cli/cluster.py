@@ -12,6 +12,7 @@ import click
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.cli.cluster_client import PREFERRED, UNCLEAN, BrokerView, ClusterClient, ClusterView, Moving
+from moldau.cli.cluster_logs import move_logs
 from moldau.cli.cluster_move import drain, reassign
 from moldau.cli.cluster_progress import Meter
 from moldau.cli.cluster_throttle import TAKE_AWAY, standing, under_way
@@ -340,6 +341,7 @@ def chosen(partitions: Sequence[PartitionView], topics: Sequence[str]) -> list[T
 
 
 command.add_command(drain)
+command.add_command(move_logs)
 
 
 @command.command(

@@ -65,6 +65,22 @@ class Moving(NamedTuple):
     removing: tuple[int, ...]
 
 
+class LogView(NamedTuple):
+    size: int
+    lag: int
+    is_future: bool
+    """It is on its way there."""
+
+
+class LogFolder(NamedTuple):
+    """A data folder of a broker."""
+
+    path: str
+    error: str | None
+    usable_bytes: int
+    logs: dict[TopicPartition, LogView]
+
+
 class Refusal(NamedTuple):
     """What the cluster has against one partition."""
 
@@ -292,6 +308,50 @@ class ClusterClient:
             for topic in folder.topics
             for one in topic.partitions
             if not one.is_future_key
+        }
+
+    def log_folders(self, broker: BrokerView) -> list[LogFolder]:
+        """The data folders of a broker, with the logs that lie there or are on their way there."""
+        answer = self._ask("DescribeLogDirs", (broker.host, broker.port), topics=None)
+        return [
+            LogFolder(
+                folder.log_dir,
+                refusal(folder.error_code, None).message if folder.error_code else None,
+                int(getattr(folder, "usable_bytes", -1)),
+                {
+                    TopicPartition(topic.name, one.partition_index): LogView(
+                        int(one.partition_size), int(one.offset_lag), bool(one.is_future_key)
+                    )
+                    for topic in folder.topics
+                    for one in topic.partitions
+                },
+            )
+            for folder in answer.results
+        ]
+
+    def move_logs(
+        self, broker: BrokerView, wanted: Mapping[TopicPartition, str]
+    ) -> dict[TopicPartition, Refusal]:
+        """Ask a broker to move logs to other data folders of it; what was refused."""
+        places: dict[str, list[TopicPartition]] = {}
+        for place, path in wanted.items():
+            places.setdefault(path, []).append(place)
+        folders = tuple(
+            SimpleNamespace(
+                path=path,
+                topics=tuple(
+                    SimpleNamespace(name=name, partitions=tuple(place.partition for place in own))
+                    for name, own in by_topic(some)
+                ),
+            )
+            for path, some in places.items()
+        )
+        answer = self._ask("AlterReplicaLogDirs", (broker.host, broker.port), dirs=folders)
+        return {
+            TopicPartition(topic.topic_name, one.partition_index): refusal(one.error_code, None)
+            for topic in answer.results
+            for one in topic.partitions
+            if one.error_code
         }
 
     @property

@@ -11,6 +11,8 @@ import click
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.cli.cluster_client import ClusterClient, ClusterView, Moving, Refusal
+from moldau.cli.cluster_logs import Folders, ask_for_folders, read_log_dirs
+from moldau.cli.cluster_logs import watch as watch_folders
 from moldau.cli.cluster_progress import follow
 from moldau.cli.cluster_throttle import (
     TAKE_AWAY,
@@ -127,16 +129,21 @@ def reassign(
             throttle_moves(client, throttle, as_json=as_json)
             return
         partitions = client.partitions()
+        folders: Folders = {}
         if path is not None:
-            wanted = read_plan(path)
+            wanted, folders = read_plan(path), read_log_dirs(path)
         else:
             racks = allowed(client.cluster(), brokers)
             names = list(topics) or sorted({partition.topic for partition in partitions})
             require_topics(partitions, names)
             wanted = planned(lambda: spread(partitions, names, racks, replication_factor))
+        if not dry_run:
+            ask_for_folders(client, folders)
         note_left_over(client)
         work = Work(throttle, dry_run=dry_run, waits=not no_wait, as_json=as_json)
         carry_out(client, partitions, wanted, work)
+        if folders and not (dry_run or no_wait):
+            watch_folders(client, folders)
 
 
 @click.command(
@@ -218,7 +225,7 @@ def planned(plan: Any) -> Wanted:
 
 
 def read_plan(path: str) -> Wanted:
-    """A file as kafka-reassign-partitions.sh takes it; the log folders in it are not looked at."""
+    """A file as kafka-reassign-partitions.sh takes it; `cluster_logs` looks at the log folders in it."""
     try:
         with open(path, encoding="utf-8") as file:
             document = json.load(file)

@@ -128,9 +128,7 @@ _REASONS = {
     "there is no replication among brokers yet": """
         alter.log.dirs.replication.quota.window.num int 1..
         alter.log.dirs.replication.quota.window.size.seconds int 1..
-        num.replica.alter.log.dirs.threads int
         num.replica.fetchers int cluster-wide 1..
-        replica.alter.log.dirs.io.max.bytes.per.second long cluster-wide 0..
         replica.high.watermark.checkpoint.interval.ms long
         replica.socket.receive.buffer.bytes int
     """,

@@ -114,6 +114,24 @@ REPLICATION = (
         "How long a follower waits for the answer to a fetch before it connects anew.",
         "high",
     ),
+    Key(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        Type.LONG,
+        None,
+        "How many bytes a second are copied from one data folder of this broker to another (AlterReplicaLogDirs). Not "
+        "set: as fast as it goes.",
+        Range(0),
+        update=Update.CLUSTER_WIDE,
+        told_if_set=True,
+    ),
+    _key(
+        "num.replica.alter.log.dirs.threads",
+        Type.INT,
+        None,
+        None,
+        "How many logs are copied to another data folder at the same time; as many as there are folders where it is "
+        "not set.",
+    ),
     _key(
         "replica.selector.class",
         Type.STRING,

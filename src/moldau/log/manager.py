@@ -22,7 +22,7 @@ from moldau.log.disk_errors import DamagedLog, is_no_room, is_passing
 from moldau.log.folder import Checkpoints, DataFolder
 from moldau.log.loaded import LoadedLog
 from moldau.log.log import Log
-from moldau.log.moves import UNLIMITED, Moves
+from moldau.log.moves import Moves
 from moldau.log.opening import Opened, Owner, acquire_folders, open_logs, survey
 from moldau.log.recovery import create_log, unopened_log
 from moldau.log.retention import Limits, look_through
@@ -66,7 +66,7 @@ class LogManager:
         checkpoint_interval_s: float = CHECKPOINT_INTERVAL_S,
         retention_interval_s: float = RETENTION_CHECK_INTERVAL_S,
         producer_expiration_ms: Callable[[], int] = lambda: PRODUCER_EXPIRATION_MS,
-        move_bytes_per_s: Callable[[], int] = lambda: UNLIMITED,
+        move_bytes_per_s: Callable[[], int | None] = lambda: None,
         moves_at_once: int | None = None,
     ) -> None:
         """`known_folders` are the directory ids by path that this broker had before: one that is gone is not

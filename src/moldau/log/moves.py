@@ -35,33 +35,39 @@ logger = logging.getLogger(__name__)
 
 PREFERRED_MAX = 10_000
 """Partitions whose folder is remembered before they are created; the one that was named first is forgotten first."""
-UNLIMITED = 2**63 - 1
+LOOK_EVERY_S = 1.0
+"""While a move waits: the rate may be changed."""
 
 
 class Pace:
     """How fast all moves may copy together. What one takes at once the next ones wait for."""
 
-    def __init__(self, clock: Clock, tasks: Tasks, bytes_per_s: Callable[[], int]) -> None:
+    def __init__(self, clock: Clock, tasks: Tasks, bytes_per_s: Callable[[], int | None]) -> None:
         self._clock = clock
         self._tasks = tasks
         self._bytes_per_s = bytes_per_s
+        self._rate: int | None = None
         self._free_s = 0.0
+        """When the next may copy."""
 
     async def spend(self, count: int) -> None:
-        rate = self._bytes_per_s()
-        if rate == UNLIMITED:
-            return
-        now_s = self._clock.monotonic()
-        while self._free_s > now_s or rate == 0:
-            # At most a second: it may be changed meanwhile.
-            await self._tasks.sleep(min(1.0, self._free_s - now_s) if rate else 1.0)
+        """Wait until so many bytes may be copied. Another rate holds at once: what was taken before is forgotten."""
+        while True:
             rate, now_s = self._bytes_per_s(), self._clock.monotonic()
-        self._free_s = max(now_s, self._free_s) + count / rate
+            if rate != self._rate:
+                self._rate, self._free_s = rate, now_s
+            if rate is None:
+                return
+            wait_s = self._free_s - now_s if rate else LOOK_EVERY_S
+            if wait_s <= 0:
+                self._free_s = now_s + count / rate
+                return
+            await self._tasks.sleep(min(LOOK_EVERY_S, wait_s))
 
 
 class Moves:
     def __init__(
-        self, runtime: Runtime, manager: LogManager, bytes_per_s: Callable[[], int], at_once: int
+        self, runtime: Runtime, manager: LogManager, bytes_per_s: Callable[[], int | None], at_once: int
     ) -> None:
         self._runtime = runtime
         self._manager = manager

@@ -29,6 +29,7 @@ KAFKA_4_3 = {
     "DeleteAcls": (1, 3),
     "DescribeConfigs": (1, 4),
     "AlterConfigs": (0, 2),
+    "AlterReplicaLogDirs": (1, 2),
     "DescribeLogDirs": (1, 5),
     "CreatePartitions": (0, 3),
     "ElectLeaders": (0, 2),

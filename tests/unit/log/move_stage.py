@@ -11,7 +11,6 @@ from log_world import NOW_MS, PARTITION, append, batches_in, config, data_of, re
 from moldau.log import names
 from moldau.log.log import Log
 from moldau.log.manager import LogManager
-from moldau.log.moves import UNLIMITED
 from moldau.records.batch import read_header
 from moldau.records.record import Record, build_batch, read_records
 from moldau.sim.drive import DiskFaults
@@ -26,7 +25,7 @@ class Stage:
         self.host: SimHost = world.host("broker", disk=disk)
         self.settings = config(**({"segment_bytes": "2000"} | overrides))
         self.folders = [A, B]
-        self.bytes_per_s = UNLIMITED
+        self.bytes_per_s: int | None = None
         self.failures: list[OSError] = []
         self.manager: LogManager
 

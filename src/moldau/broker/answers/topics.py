@@ -70,6 +70,21 @@ class DescribeLogDirsResponse(NamedTuple):
     throttle_time: int = 0
 
 
+class AlterReplicaLogDirPartitionResult(NamedTuple):
+    partition_index: int
+    error_code: ErrorCode
+
+
+class AlterReplicaLogDirTopicResult(NamedTuple):
+    topic_name: str
+    partitions: tuple[AlterReplicaLogDirPartitionResult, ...]
+
+
+class AlterReplicaLogDirsResponse(NamedTuple):
+    results: tuple[AlterReplicaLogDirTopicResult, ...]
+    throttle_time: int = 0
+
+
 class PartitionResult(NamedTuple):
     partition_id: int
     error_code: ErrorCode

@@ -1,5 +1,6 @@
 """DescribeLogDirs (35): the data folders, how large each partition in them is, and the room that is left.
 
+A log on its way to another folder (AlterReplicaLogDirs) is told there too, as a future one and with its lag.
 A folder that has failed has an error and no partitions, and its sizes are not known (-1), as in Kafka's ReplicaManager.
 
 - v3: the answer has an error of its own. v4: KIP-827, the size of a folder and the room in it.
@@ -35,6 +36,13 @@ async def handle(broker: DataBroker, context: RequestContext, request: Request) 
         by_folder.setdefault(folder, {}).setdefault(place.topic, []).append(
             DescribeLogDirsPartition(place.partition, log.size_bytes())
         )
+        move = broker.log_manager.moves.under_way.get(place)
+        if move is not None:
+            by_folder[move.target.path].setdefault(place.topic, []).append(
+                DescribeLogDirsPartition(
+                    place.partition, move.copy.size_bytes(), move.offset_lag, is_future_key=True
+                )
+            )
     failed = {folder.path for folder in folders if folder.failure is not None}
     results = [await _folder(broker, path, topics, path in failed) for path, topics in by_folder.items()]
     return DescribeLogDirsResponse(tuple(results))

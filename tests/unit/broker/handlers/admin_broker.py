@@ -33,7 +33,8 @@ class AdminBroker:
         self.free_bytes = 1000
         self.offline: set[TopicPartition] = set()
         self.log_manager = SimpleNamespace(
-            folders=[SimpleNamespace(path=path, failure=None) for path in ("/one", "/two")]
+            folders=[SimpleNamespace(path=path, failure=None) for path in ("/one", "/two")],
+            moves=SimpleNamespace(under_way={}),
         )
         self.runtime: Any = SimpleNamespace(
             tasks=self,

@@ -71,7 +71,7 @@ def run(quick: bool, docs: Path | None, kept: Path | None, only: str | None) -> 
     elif only is None:
         (docs / "benchmarks.md").write_text(markdown(results, plan, draw(results, docs)))
         say(f"wrote {docs / 'benchmarks.md'}")
-    elif not results.failures:
+    else:
         page = docs / "benchmarks.md"
         page.write_text(with_section(page.read_text(), only, results))
         say(f"wrote {only} into {page}")

@@ -19,7 +19,8 @@ PAGE_BYTES = 4096
 COMPACTION = "Latency beside a compaction"
 GROUPS = "Groups"
 CLUSTER = "Three brokers"
-ALONE = (GROUPS, COMPACTION, CLUSTER)
+MANY_PARTITIONS = "Thousands of partitions"
+ALONE = (GROUPS, COMPACTION, CLUSTER, MANY_PARTITIONS)
 """Sections that can be measured without the others: no plot is made of them."""
 
 

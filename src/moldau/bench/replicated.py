@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -29,10 +30,20 @@ SETTLE_S = 1.0
 IDLE_S = 10.0
 TOPIC_PARTITIONS_MAX = 1000
 """Of one topic where there are thousands of partitions."""
+WRITTEN_TO_MAX = 200
+"""Of those that lose their leader, over all topics: a write to each is waited for."""
+BESIDE_RATE = 200
+BESIDE_S_MIN = 2.0
+"""Writes beside something else: how many a second, and for how long at least."""
 NOTE = """\
 Three brokers on this machine, three replicas, min.insync.replicas=2, acks=all; CPU and memory are those of all brokers
 together, unless it says otherwise. A broker is killed with SIGKILL; the time is that to the first write that any of the
 others acknowledges with acks=all, found by asking them in turn every few milliseconds.
+"""
+MANY_NOTE = """\
+Three replicas, min.insync.replicas=2; CPU and memory are those of all brokers together. A broker is killed with
+SIGKILL. *Writes to all* is the time until each of up to 200 of the partitions that it led, the first and the last among
+them, has acknowledged a write with acks=all; *led by others*, until every broker says so of all partitions.
 """
 _numbers = itertools.count(1)
 
@@ -120,20 +131,33 @@ def fail_over(cluster: Cluster, *, with_controller: bool) -> Iterator[Reading]:
 
 
 def _kill(cluster: Cluster, leader: int, topic: str) -> float:
-    write = produce_request(topic, 0, batch_of(1), acks=-1)
+    return _kill_until_written(cluster, leader, [(topic, 0)])
+
+
+def _kill_until_written(cluster: Cluster, leader: int, places: Sequence[tuple[str, int]]) -> float:
+    """Kill a broker, and ask the others in turn until a write to each of these partitions is acknowledged."""
+    writes = {place: produce_request(*place, batch_of(1), acks=-1) for place in places}
     others = [node for number, node in cluster.living.items() if number != leader]
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(RawConnection(node.bootstrap_servers)) for node in others]
         for connection in connections:
-            connection.ask(write)
+            connection.ask(writes[places[0]])
         started = time.perf_counter()
         cluster.nodes[leader].kill()
         while time.perf_counter() - started < PATIENCE_S:
-            for connection in connections:
-                if not connection.ask(write).responses[0].partition_responses[0].error_code:
-                    return time.perf_counter() - started
+            for place in list(writes):
+                if any(_is_written(connection, writes[place]) for connection in connections):
+                    del writes[place]
+            if not writes:
+                return time.perf_counter() - started
             time.sleep(PROBE_PAUSE_S)
-    raise WorkNotDone(f"no write was acknowledged within {PATIENCE_S:g} s after the leader's end")
+    raise WorkNotDone(
+        f"{len(writes)} writes were not acknowledged within {PATIENCE_S:g} s after a leader's end"
+    )
+
+
+def _is_written(connection: RawConnection, write: Any) -> bool:
+    return not connection.ask(write).responses[0].partition_responses[0].error_code
 
 
 def _start_again(cluster: Cluster, number: int) -> float:
@@ -145,19 +169,53 @@ def _start_again(cluster: Cluster, number: int) -> float:
 
 
 def catching_up(cluster: Cluster, total_bytes: int) -> Iterator[Reading]:
-    """A follower that was away while much was written."""
+    """A follower that was away while much was written; and what a writer beside it, to the same leader, feels."""
     controller = cluster.controller()
     away = next(number for number in cluster.living if number != controller)
-    topic = new_topic(leader=controller)
-    with topics(cluster, topic):
+    topic, beside = new_topic(leader=controller), new_topic(leader=controller)
+    with topics(cluster, topic, beside):
         cluster.nodes[away].kill()
         until_all(cluster, lambda found: len(found.brokers) == REPLICAS - 1)
         produce_all(producer(cluster), topic.topic, 1, total_bytes // 1000, os.urandom(1000))
-        with Meter(cluster) as meter:
+        with _writing(cluster, beside.topic, "with a follower away") as undisturbed:
+            time.sleep(BESIDE_S_MIN)
+        with _writing(cluster, beside.topic, "beside a catch-up") as disturbed, Meter(cluster) as meter:
             taken_s = _start_again(cluster, away)
     what = f"a killed follower, {total_bytes / MB / 1000:g} GB behind"
     yield Reading(f"{what}, to all in-sync sets", taken_s, "s")
     yield Reading(f"{what}, CPU of all brokers", meter.cpu_s * 1000 / (total_bytes / MB), "ms/MB")
+    yield from undisturbed
+    yield from disturbed
+
+
+@contextlib.contextmanager
+def _writing(cluster: Cluster, topic: str, what: str) -> Iterator[list[Reading]]:
+    """A steady stream of writes with acks=all while the body runs; how long they took is given at its end."""
+    readings: list[Reading] = []
+    client, value = producer(cluster, linger_ms=0), os.urandom(1000)
+    produce_all(client, topic, 1, 50, value)
+    times: list[float] = []
+    problems: list[Exception] = []
+    ended = threading.Event()
+
+    def write() -> None:
+        started = time.perf_counter()
+        try:
+            while not ended.is_set() or time.perf_counter() - started < BESIDE_S_MIN:
+                times.extend(paced_times(client, topic, BESIDE_RATE, BESIDE_RATE // 2, value))
+        except WorkNotDone as problem:
+            problems.append(problem)
+
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    try:
+        yield readings
+    finally:
+        ended.set()
+        thread.join(PATIENCE_S)
+    if problems or not times:
+        raise WorkNotDone(f"writes {what} were not acknowledged: {problems}")
+    readings += latency_readings(f"replicated produce {what}, {BESIDE_RATE}/s", times)
 
 
 def many_partitions(cluster: Cluster, count: int) -> Iterator[Reading]:
@@ -175,13 +233,26 @@ def many_partitions(cluster: Cluster, count: int) -> Iterator[Reading]:
         yield Reading(f"{what}, memory per 1,000", grown / 2**20 / (count / 1000), "MiB")
         with Meter(cluster) as meter:
             time.sleep(IDLE_S)
-        yield Reading(f"{what}, idle CPU", meter.cpu_s * 1000 / meter.wall_s, "ms/s")
+        idle_ms = meter.cpu_s * 1000 / meter.wall_s
+        yield Reading(f"{what}, idle CPU per 1,000", idle_ms / (count / 1000), "ms/s")
         controller = cluster.controller()
         killed = next(number for number in cluster.living if number != controller)
-        cluster.nodes[killed].kill()
-        taken_s = until_all(cluster, lambda found: _leads_nothing(found, killed))
-        yield Reading(f"{what}, led by others after a kill", taken_s, "s")
+        led = _led_by(cluster.describe(), killed)
+        started = time.perf_counter()
+        some = [*led[:: max(1, len(led) // WRITTEN_TO_MAX)], led[-1]]
+        yield Reading(f"{what}, writes to all after a kill", _kill_until_written(cluster, killed, some), "s")
+        until_all(cluster, lambda found: _leads_nothing(found, killed))
+        yield Reading(f"{what}, led by others after a kill", time.perf_counter() - started, "s")
         yield Reading(f"{what}, killed broker back in all sets", _start_again(cluster, killed), "s")
+
+
+def _led_by(found: Any, number: int) -> list[tuple[str, int]]:
+    return [
+        (topic.name, partition.partition_index)
+        for topic in found.topics
+        for partition in topic.partitions
+        if partition.leader_id == number
+    ]
 
 
 def _leads_nothing(found: Any, killed: int) -> bool:

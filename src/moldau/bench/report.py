@@ -5,14 +5,14 @@ from __future__ import annotations
 import platform
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
 import confluent_kafka
 
 from moldau.bench import apache_kafka, groups, raw_load, replicated, starting
-from moldau.bench.measure import CLUSTER, GROUPS, Series, Summary
+from moldau.bench.measure import CLUSTER, GROUPS, MANY_PARTITIONS, Series, Summary
 from moldau.bench.runner import Plan, Results, machine
 
 LIBRDKAFKA_PRODUCE = "broker CPU to produce, 1000 B, 1 partition"
@@ -67,6 +67,12 @@ BUDGETS = (
         "s",
     ),
     Budget(
+        "three brokers: the same, of the leader that is the controller",
+        "kill -9 of the leader that is the controller to the next write",
+        0.3,
+        "s",
+    ),
+    Budget(
         "three brokers: killed broker back in all sets",
         "killed broker started again to all in-sync sets",
         2,
@@ -96,7 +102,7 @@ read, answer, and nothing else) needed 10.5, 7.5, 15 and 22 us. Time per request
 neighbours: the same steps are measured here in the same run (`moldau.bench.prototype`), and a budget that this machine
 does not allow is *met, as a multiple* where Moldau needs no more than the allowed multiple of the prototype's time.
 """
-NOTES = {GROUPS: groups.NOTE, CLUSTER: replicated.NOTE}
+NOTES = {GROUPS: groups.NOTE, CLUSTER: replicated.NOTE, MANY_PARTITIONS: replicated.MANY_NOTE}
 """What a section's numbers are, before its table."""
 BEHIND_SECTIONS = ("\n## Not measured\n", "\n## Plots\n")
 
@@ -116,7 +122,12 @@ def with_section(page: str, section: str, results: Results) -> str:
     """The page with this section as it was just measured, alone; all others keep their figures."""
     alone = f"Measured alone, while other processes took {results.others_share:.0%} of the cores.\n"
     series = results.sections.get(section, {})
-    text = "\n".join([f"\n## {section}\n", *_notes(section), alone, *_table(series)]) + "\n"
+    parts = [f"\n## {section}\n", *_notes(section), alone, *_table(series)]
+    if results.failures:
+        parts.append(f"\nNot measured, as it failed: {'; '.join(results.failures)}.")
+    if any(budget.reading in series for budget in BUDGETS):
+        parts += ["", *_budgets_table(series)]
+    text = "\n".join(parts) + "\n"
     start = page.find(f"\n## {section}\n")
     if start >= 0:
         stop = page.find("\n## ", start + 1)
@@ -156,9 +167,14 @@ def _java_version() -> str:
 
 def _budgets(results: Results) -> Iterator[str]:
     yield BUDGETS_HEAD
+    yield from _budgets_table(
+        {name: series for section in results.sections.values() for name, series in section.items()}
+    )
+
+
+def _budgets_table(every: Mapping[str, Series]) -> Iterator[str]:
     yield "| broker CPU or memory for | budget | Moldau | | Apache Kafka | prototype here | times prototype (allowed) |"
     yield "|---|---:|---:|---|---:|---:|---:|"
-    every = {name: series for section in results.sections.values() for name, series in section.items()}
     for budget in BUDGETS:
         series = every.get(budget.reading)
         if series is None:

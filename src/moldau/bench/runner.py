@@ -31,7 +31,17 @@ from moldau.bench import (
 )
 from moldau.bench.apache_kafka import KafkaServer, ToolFailed
 from moldau.bench.clusters import Cluster, KafkaCluster, MoldauCluster
-from moldau.bench.measure import CLUSTER, COMPACTION, GROUPS, MB, Reading, Series, WorkNotDone, touch_memory
+from moldau.bench.measure import (
+    CLUSTER,
+    COMPACTION,
+    GROUPS,
+    MANY_PARTITIONS,
+    MB,
+    Reading,
+    Series,
+    WorkNotDone,
+    touch_memory,
+)
 from moldau.bench.server import CLOCK_TICKS_PER_S, MoldauServer, Server, StartFailed
 
 Work = Callable[[Server], Iterable[Reading]]
@@ -144,6 +154,8 @@ def measure(plan: Plan, say: Callable[[str], None], only: str | None = None) -> 
             _measure_groups(plan, results, folder, say)
         if only in (None, CLUSTER):
             _measure_clusters(plan, results, folder, say)
+        if only in (None, MANY_PARTITIONS):
+            _measure_many_partitions(plan, results, folder, say)
     results.others_share = others.share()
     return results
 
@@ -268,7 +280,7 @@ def _many_groups(plan: Plan) -> Iterator[Piece]:
 
 
 def _measure_clusters(plan: Plan, results: Results, folder: Path, say: Callable[[str], None]) -> None:
-    """Three brokers each, beside one another; thousands of partitions on clusters of their own, one after the other."""
+    """Three brokers each, beside one another."""
     with contextlib.ExitStack() as stack:
         clusters = [stack.enter_context(kind(folder / kind.__name__, settings=SETTINGS)) for kind in CLUSTERS]
         for cluster in clusters:
@@ -279,18 +291,22 @@ def _measure_clusters(plan: Plan, results: Results, folder: Path, say: Callable[
             for number in range(runs):
                 for cluster in clusters:
                     say(f"{name}, {cluster.name}, run {number + 1} of {runs}")
-                    _measure_cluster(results, cluster, name, work, say)
+                    _measure_cluster(CLUSTER, results, cluster, name, work, say)
+
+
+def _measure_many_partitions(plan: Plan, results: Results, folder: Path, say: Callable[[str], None]) -> None:
+    """On clusters of their own, one after the other. One that cannot do it is left out, and named."""
     for count, brokers in plan.many_partitions:
         for kind in CLUSTERS:
             say(f"{count} partitions on {brokers} brokers, {kind.name}")
             with kind(folder / f"{kind.__name__}-{count}", brokers, SETTINGS) as cluster:
                 work = partial(replicated.many_partitions, count=count)
-                _measure_cluster(results, cluster, f"{count} partitions", work, say)
+                _measure_cluster(MANY_PARTITIONS, results, cluster, f"{count:,} partitions", work, say)
 
 
 def _replicated_work(plan: Plan) -> Iterator[tuple[str, Callable[[Cluster], Iterable[Reading]], int]]:
     yield "idle", replicated.idle, 1
-    for size, total in ((1000, plan.replicated_bytes), (100, plan.replicated_bytes // 4)):
+    for size, total in ((1000, plan.replicated_bytes), (100, plan.replicated_bytes // 2)):
         yield f"replicated {size} B", partial(replicated.throughput, size=size, total_bytes=total), plan.runs
     yield "replicated latency", partial(replicated.latency, duration_s=plan.latency_s), plan.runs
     for with_controller in (False, True):
@@ -300,6 +316,7 @@ def _replicated_work(plan: Plan) -> Iterator[tuple[str, Callable[[Cluster], Iter
 
 
 def _measure_cluster(
+    section: str,
     results: Results,
     cluster: Cluster,
     name: str,
@@ -309,7 +326,7 @@ def _measure_cluster(
     touch_memory()
     try:
         for reading in work(cluster):
-            results.add(CLUSTER, cluster.name, [reading])
+            results.add(section, cluster.name, [reading])
     except (WorkNotDone, StartFailed, KafkaException, OSError) as problem:
         say(f"{name} failed on {cluster.name}: {problem}")
         results.failures.append(f"{name} on {cluster.name}")

@@ -99,6 +99,17 @@ class ControllerChannel:
         self._answered_s = self._clock.monotonic()
         return answer
 
+    @property
+    def busy_after_s(self) -> float:
+        """How long a broker may act on changes before it says that it still does."""
+        return self._feed_wait_s
+
+    async def tell_busy(self) -> None:
+        """Say that this broker lives, while it acts on changes and asks for none. NoController, Disconnected, Busy."""
+        value = {"broker": self._node_id, "busy": True}
+        await self._own(self._feeding, cluster.FEED, value, self._feed_timeout_s)
+        self._answered_s = self._clock.monotonic()
+
     async def _own(
         self, peer: Peer, kind: int, value: dict[str, Any], timeout_s: float
     ) -> tuple[dict[str, Any], list[bytes]]:

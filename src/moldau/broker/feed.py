@@ -2,7 +2,7 @@
 
 From a controller on this broker they are taken as they are; from one elsewhere by a long poll (`wire.cluster`). Where
 changes are missing the whole image is taken over, and what differs is acted on. A poll tells how far this broker has
-come, and so when others can rely on it.
+come, and so when others can rely on it; a broker that acts on many changes for long says meanwhile that it lives.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class ImageFeed:
         self._act: Act | None = None
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._running: asyncio.Task[None] | None = None
+        self._saying_busy: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
         """Wait for a first image of the cluster. Nothing is to be acted on yet."""
@@ -111,6 +112,30 @@ class ImageFeed:
 
     async def _follow_elsewhere(self) -> None:
         answer, pieces = await self._channel.feed(self._position)
+        busy = self._tasks.call_later(self._channel.busy_after_s, self._say_busy)
+        try:
+            await self._take(answer, pieces)
+        finally:
+            busy.cancel()
+            if self._saying_busy is not None:
+                self._saying_busy.cancel()
+                self._saying_busy = None
+
+    def _say_busy(self) -> None:
+        """To be acted on is so much that the controller would take this broker for one that it cannot reach."""
+        self._saying_busy = self._tasks.spawn(
+            self._keep_saying_busy(), name="busy with changes of the cluster"
+        )
+
+    async def _keep_saying_busy(self) -> None:
+        while True:
+            try:
+                await self._channel.tell_busy()
+            except (Disconnected, Busy, NoController, WireError) as error:
+                log.debug("the controller does not hear that this broker is busy: %s", error)
+            await self._tasks.sleep(self._channel.busy_after_s)
+
+    async def _take(self, answer: dict[str, Any], pieces: Sequence[bytes]) -> None:
         records = [await self._decode(piece) for piece in pieces]
         if "snapshot" in answer:
             image = ClusterImage(str(answer["cluster_id"]))

@@ -52,6 +52,7 @@ PARTITIONS_PER_REQUEST_MAX = 500
 """New places that one request tells, so that the leader looks at them within a few milliseconds."""
 BACKOFF_MIN_S = 0.01
 """The first pause after an error: a new leader may hear of its election a moment after its followers."""
+COMPLAINT_INTERVAL_S = 10.0
 SESSION_ERRORS = frozenset(
     {
         ErrorCode.fetch_session_id_not_found,
@@ -139,6 +140,8 @@ class Fetcher:
         """Throttled partitions that are asked for when there is room."""
         self._wake: asyncio.Future[None] | None = None
         self._is_closed = False
+        self._complaints = 0
+        self._complain_again_s = 0.0
         self.fetched_bytes = 0
         self._running = self._tasks.spawn(self._run(), name=f"fetcher of {peer}")
 
@@ -435,9 +438,20 @@ class Fetcher:
         """Ask again after a while; the first time, soon."""
         followed.backoff_s = min(max(BACKOFF_MIN_S, 2 * followed.backoff_s), self._settings.backoff_max_s)
         if followed.backoff_s >= self._settings.backoff_max_s:
-            log.info("%s cannot be fetched from %s: %s", followed.partition.topic_partition, self._peer, why)
+            self._complain(followed, why)
         self._leave(followed.key)
         self._tasks.call_later(followed.backoff_s, self._resume, followed)
+
+    def _complain(self, followed: Followed, why: str) -> None:
+        """Now and then: it may be thousands, every second."""
+        self._complaints += 1
+        now_s = self._clock.monotonic()
+        if now_s >= self._complain_again_s:
+            place, count = followed.partition.topic_partition, self._complaints - 1
+            log.info(
+                "%s cannot be fetched from %s: %s; %d more since the last time", place, self._peer, why, count
+            )
+            self._complaints, self._complain_again_s = 0, now_s + COMPLAINT_INTERVAL_S
 
     def _resume(self, followed: Followed) -> None:
         if self._followed.get(followed.key) is followed and not self._is_closed:

@@ -16,6 +16,7 @@ from moldau.controller.configs import Alteration, Alterations
 from moldau.controller.leaders import Election
 from moldau.controller.reassignments import Reassignment
 from moldau.controller.topics import NewTopic, TopicReference
+from moldau.metadata.difference import Difference
 from moldau.metadata.records import NO_LEADER, PartitionState, ResourceType
 from moldau.peers.connection import PeerConnection
 from moldau.records.record import Record, build_batch
@@ -271,6 +272,30 @@ def test_a_leader_that_is_cut_off_from_the_controller_is_replaced(stage: Stage) 
         stage.world.net.heal()
         await stage.until(lambda: set(stage.state().isr) == {1, 2, 3})
         assert len(set(stage.logs().values())) == 1
+
+    run(stage, scene)
+
+
+def test_a_broker_that_acts_on_changes_for_long_is_not_taken_for_silent(stage: Stage) -> None:
+    """Thousands of logs to make on a slow disk: were it fenced for that, all its leaders would move, and the others
+    have as much to do."""
+
+    async def scene() -> None:
+        await stage.start(1, 2, 3, broker_session_timeout_ms="1000")
+        slow = next(b for b in stage.brokers.values() if b is not stage.controller)
+        epoch, act_on = slow.registrar.epoch, slow.replicas.act_on
+
+        async def act_slowly(changes: Difference) -> None:
+            await slow.tasks.sleep(5.0)
+            await act_on(changes)
+
+        slow.replicas.act_on = act_slowly  # type: ignore[method-assign]
+        await stage.create()
+        await stage.until(lambda: PLACE in slow.partitions)
+        known = stage.controller.image.brokers[slow.node_id]
+        assert known.epoch == epoch
+        await stage.until(lambda: set(stage.state().isr) == {1, 2, 3})
+        assert stage.state().leader_epoch == 0, "nobody has moved its leaders meanwhile"
 
     run(stage, scene)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Iterator
 from uuid import UUID
 
 import pytest
 
 from moldau.controller import delta_log
 from moldau.controller.delta_log import Applied, DeltaLog, TooManyWait
-from moldau.metadata.records import Delta, PartitionState, Position, TopicCreated
+from moldau.metadata.records import Delta, PartitionState, Position, Record, TopicCreated
 
 from .stores import TestTasks
 
@@ -96,3 +97,21 @@ def test_waiting_for_brokers_ends_in_time_or_with_the_controller() -> None:
         assert await waiting is False
 
     asyncio.run(scene())
+
+
+def test_a_delta_is_made_bytes_once_for_all_who_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    def encoded(records: Iterable[Record]) -> Iterator[bytes]:
+        made.append(len(list(records)))
+        yield from (b"one", b"two")
+
+    monkeypatch.setattr(delta_log, "encoded", encoded)
+    monkeypatch.setattr(delta_log, "ENCODED_MAX", 2)
+    log = log_of((1, 5), (1, 6), (1, 7))
+    five, six, seven = log.since(Position(1, 4)) or ()
+    for delta in (five, five, six, six, seven, seven):
+        assert list(log.encoded(delta)) == [b"one", b"two"]
+    assert len(made) == 3
+    assert list(log.encoded(five)) == [b"one", b"two"]  # forgotten meanwhile, as two newer ones are kept
+    assert len(made) == 4

@@ -1,7 +1,8 @@
 """Moldau's own API between brokers and their controller (`wire.cluster`): follow the cluster, register.
 
 FEED: the deltas behind a position, waiting for one where there is none; a snapshot where they are not kept any more.
-The position also says how far the broker has come. REGISTER: a broker begins a life in the cluster; it is fenced
+The position also says how far the broker has come; one that acts on many changes, and asks for none meanwhile, says
+that it is busy, so that it does not count as silent. REGISTER: a broker begins a life in the cluster; it is fenced
 until it asks to serve (BrokerHeartbeat). REPORT: a partition's disk has failed on a broker that goes on, or is there
 again. All of them only where the controller is; else NOT_CONTROLLER.
 """
@@ -70,8 +71,10 @@ async def _feed(broker: ControllerBroker, value: dict[str, Any]) -> bytes:
     controller = broker.active_controller
     if controller is None:
         return pack_answer({"error": int(ErrorCode.not_controller)})
-    position = Position(*(int(part) for part in value["position"]))
     broker.office.note_seen(int(value["broker"]))
+    if value.get("busy"):
+        return pack_answer({"error": 0, "deltas": ()})
+    position = Position(*(int(part) for part in value["position"]))
     controller.applied(int(value["broker"]), position)
     deltas = controller.deltas.since(position)
     if deltas is not None and not deltas:

@@ -110,7 +110,7 @@ FULL = Plan(
     group_members=1000,
     groups=5000,
     replicated_bytes=200 * MB,
-    fail_overs=5,
+    fail_overs=3,
     catch_up_bytes=1000 * MB,
     many_partitions=((1000, 3), (10_000, 5)),
 )

@@ -29,11 +29,13 @@ if TYPE_CHECKING:
 
 
 class BeginsEarlier(Exception):
-    """The first batch reaches back before the end of a log that is empty: it is to begin at `base_offset`."""
+    """The first batch, of some size, reaches back before the end of a log that is empty: it is to begin at
+    `base_offset`."""
 
-    def __init__(self, base_offset: int) -> None:
+    def __init__(self, base_offset: int, size: int) -> None:
         super().__init__(f"a batch that begins at {base_offset}")
         self.base_offset = base_offset
+        self.size = size
 
 
 class Fetched(NamedTuple):
@@ -104,7 +106,7 @@ class Following:
         if header[0] < next_offset:
             is_empty = log.next_offset == next_offset and log.size_bytes() == 0
             if is_empty and batch.last_offset >= next_offset:
-                raise BeginsEarlier(header[0])
+                raise BeginsEarlier(header[0], batch.stop - batch.start)
             return self._corrupt(batch, f"comes where {next_offset} is next")
         return None
 

@@ -419,7 +419,8 @@ class Fetcher:
                 if not followed.is_current or self._followed.get(followed.key) is not followed:
                     return False
         except BeginsEarlier as early:
-            self._change_log(followed, Step(Next.START_OVER, early.base_offset))
+            first = bytes(records[position : position + early.size])
+            self._change_log(followed, Step(Next.START_OVER, early.base_offset), first)
             return False
         except KafkaError as error:
             log.error("%s", error)
@@ -457,11 +458,11 @@ class Fetcher:
         if self._followed.get(followed.key) is followed and not self._is_closed:
             self._ask(followed)
 
-    def _change_log(self, followed: Followed, step: Step) -> None:
-        """Cut the log off, or begin it anew, beside the fetches of the others."""
+    def _change_log(self, followed: Followed, step: Step, first: bytes = b"") -> None:
+        """Cut the log off, or begin it anew with a first batch, beside the fetches of the others."""
         self._leave(followed.key)
         followed.busy = busy = asyncio.get_running_loop().create_future()
-        work = self._carry_out(followed, step)
+        work = self._carry_out(followed, step, first)
         task = self._tasks.spawn(work, name=f"truncate {followed.partition.topic_partition}")
         task.add_done_callback(partial(self._on_changed, followed, busy))
 
@@ -474,7 +475,7 @@ class Fetcher:
             if not self._is_closed:
                 self._ask(current)
 
-    async def _carry_out(self, followed: Followed, step: Step) -> None:
+    async def _carry_out(self, followed: Followed, step: Step, first: bytes) -> None:
         partition = followed.partition
         held = partition.log
         try:
@@ -490,7 +491,18 @@ class Fetcher:
             elif step.next is Next.START_OVER:
                 log.info("%s begins anew at %d", held.topic_partition, step.offset)
                 await held.truncate_fully_and_start_at(step.offset, self._checkpoint)
+                await self._append_first(followed, first)
         except (OSError, Disconnected, Busy, KafkaError) as error:
             log.warning("%s cannot be brought into line: %s", held.topic_partition, error)
             await self._tasks.sleep(self._settings.backoff_max_s)
         partition.cut_off()
+
+    async def _append_first(self, followed: Followed, batch: bytes) -> None:
+        """The batch in the middle of which the leader's log begins (DeleteRecords): to be had from there on only, and
+        so not by another fetch. Kafka's `Partition.appendRecordsToFollowerOrFutureReplica` does the same."""
+        if not batch or not followed.is_current:
+            return
+        held = followed.partition.log
+        _, flush_due = held.append_fetched(memoryview(batch), self._clock.wall_ms(), BATCHES_PER_TURN)
+        if flush_due:
+            await held.flush()

@@ -5,20 +5,25 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Coroutine, Iterator
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
 
+from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
+from moldau.broker.handlers import list_offsets
 from moldau.config.broker import BrokerConfig
 from moldau.config.topic import topic_config
 from moldau.log.manager import LogManager
 from moldau.metadata.image import PartitionState
 from moldau.records.record import Record, build_batch
 from moldau.replication.fetcher import Fetcher, FetcherSettings
+from moldau.replication.leader_bounds import EARLIEST, LATEST
 from moldau.replication.partition import Partition
 from moldau.replication.replication import Replication
 from moldau.sim.world import World
+from moldau.wire.codec import encode_request
 from moldau.wire.fetch import FetchedPartition, pack_fetch_response
 
 T = TypeVar("T")
@@ -53,16 +58,34 @@ class Leader:
     def give_back(self, _frame: memoryview) -> None:
         pass
 
-    def answer(self, partition: int, offset: int, values: int, high_watermark: int) -> None:
+    async def ask(self, api_key: int, request: Any) -> Any:
+        """ListOffsets, by a log from 2 to 3. What is asked is written as it is for a real leader."""
+        assert api_key == list_offsets.API_KEY
+        for version in range(list_offsets.VERSIONS[0], list_offsets.VERSIONS[1] + 1):
+            assert encode_request(api_key, version, request)
+        wanted = request.topics[0].partitions[0]
+        row = SimpleNamespace(error_code=0, offset={EARLIEST: 2, LATEST: 3}[wanted.timestamp])
+        return SimpleNamespace(topics=[SimpleNamespace(partitions=[row])])
+
+    def answer(
+        self,
+        partition: int,
+        offset: int,
+        values: int,
+        high_watermark: int,
+        *,
+        error: ErrorCode = ErrorCode.none,
+        log_start_offset: int = 0,
+    ) -> None:
         """To the first request that waits: a batch of so many records, or none."""
         records = [Record(offset + i, 1, None, b"%d" % (offset + i)) for i in range(values)]
         batch = build_batch(records, leader_epoch=3) if records else b""
         found = FetchedPartition(
             partition,
-            0,
+            error,
             high_watermark=high_watermark,
             last_stable_offset=-1,
-            log_start_offset=0,
+            log_start_offset=log_start_offset,
             records=batch,
         )
         pieces = pack_fetch_response(1, VERSION, 0, 0, SESSION, [(TOPIC_ID.bytes, [found])])
@@ -132,11 +155,11 @@ class Stage:
 
         return self.world.run(wait())
 
-    def do(self, step: Any, *arguments: Any) -> None:
+    def do(self, step: Any, *arguments: Any, **named: Any) -> None:
         """Something on the host's loop, and what follows from it at once."""
 
         async def work() -> None:
-            step(*arguments)
+            step(*arguments, **named)
             await self.host.runtime.tasks.sleep(0.005)
 
         self.run(work())
@@ -208,3 +231,17 @@ def test_a_throttled_partition_that_is_in_sync_is_never_left_out(
     assert not stage.throttle.waiting
     stage.do(stage.leader.answer, 0, 3, 1, high_watermark)
     assert partition.log.next_offset == 4
+
+
+def test_a_follower_begins_with_the_batch_in_the_middle_of_which_its_leader_does(stage: Stage) -> None:
+    """DeleteRecords lets a log begin anywhere, and a batch is sent as a whole."""
+    partition, _ = stage.partitions
+    stage.do(stage.fetcher.follow, partition)
+    stage.do(stage.leader.answer, 0, 0, 0, 0, error=ErrorCode.offset_out_of_range)
+    for _ in range(20):  # the first answers may be to requests that were sent before the log began anew
+        if stage.leader.waiting and partition.log.next_offset == 2:
+            stage.do(stage.leader.answer, 0, 0, 3, 3, log_start_offset=2)
+        elif stage.leader.waiting and partition.log.next_offset == 3:
+            stage.do(stage.leader.answer, 0, 3, 0, 3, log_start_offset=2)
+        stage.run(stage.host.runtime.tasks.sleep(0.1))
+    assert (partition.log.log_start_offset, partition.log.next_offset, partition.high_watermark) == (2, 3, 3)

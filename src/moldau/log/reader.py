@@ -141,7 +141,8 @@ class Reader:
                 else:
                     return EMPTY
             stop, next_offset = near
-            self._remember(next_offset, segment.base_offset, stop)
+            if stop < segment.size:  # behind its end compaction may have left a gap, up to the next segment
+                self._remember(next_offset, segment.base_offset, stop)
         return Slice(segment.log, position, stop - position)
 
     def _remember(self, offset: int, base_offset: int, position: int) -> None:

@@ -363,3 +363,21 @@ def test_what_is_not_stable_is_not_compacted() -> None:
         assert read_all(log) == last_of_each_key(before, bases[2])
         assert stage.cleaned_to == {PARTITION: bases[2]}
         await stage.close()
+
+
+def test_a_reader_of_single_batches_comes_over_the_gaps_between_compacted_segments() -> None:
+    """Also one that follows another, whose places the log remembers."""
+
+    async def main(stage: Stage, world: World) -> None:
+        log = await stage.open()
+        for number in range(20):
+            append(log, batch(b"%d" % number))
+            fill(log, 20, first=20 * number)
+            log.roll(NOW_MS)
+        assert await stage.cleaner.clean(log) is not None
+        whole = read_all(log)
+        assert read_all(log, max_bytes=1) == whole
+        assert read_all(log, max_bytes=1) == whole
+        await stage.close()
+
+    on_stage(main, segment_bytes="1500")

@@ -165,6 +165,45 @@ def describe_log_dirs(talk: Conversation) -> None:
     ask("all", None, only=True)
 
 
+@scenario("AlterReplicaLogDirs", "errors")
+def alter_replica_log_dirs(talk: Conversation) -> None:
+    name = talk.topic("topic", 2)
+    told = talk.ask("folders", {"topics": None}, api="DescribeLogDirs", version=4, adjust=lambda tree: None)
+    path = told.map(lambda outcome: outcome.results[0].log_dir)
+
+    def ask(case: str, *folders: tuple[Any, list[tuple[str, list[int]]]]) -> None:
+        asked = [
+            {"path": folder, "topics": [{"name": topic, "partitions": indexes} for topic, indexes in topics]}
+            for folder, topics in folders
+        ]
+        talk.ask(case, {"dirs": asked}, adjust=_sorted_results)
+
+    ask("where it lies", (path, [(name, [0, 1])]))
+    ask("an unknown folder", ("/no/such/folder", [(name, [0])]))
+    ask("no path", ("", [(name, [0])]))
+    ask("an unknown folder and topic", ("/no/such/folder", [(talk.name("no"), [0])]))
+    ask("an unknown topic", (path, [(talk.name("no"), [0])]))
+    ask("an unknown partition", (path, [(name, [9])]))
+    ask("a negative partition", (path, [(name, [-1])]))
+    ask("a name that is too long", (path, [("x" * 249, [0])]))
+    ask("a name that is too long, in an unknown folder", ("/no/such/folder", [("x" * 249, [0])]))
+    ask("no name", (path, [("", [0])]))
+    ask("twice, the last counts", ("/no/such/folder", [(name, [0])]), (path, [(name, [0])]))
+    ask("twice, the other way", (path, [(name, [0])]), ("/no/such/folder", [(name, [0])]))
+    ask("some of each", (path, [(name, [0, 9]), (talk.name("no"), [0])]), ("/x", [(name, [1])]))
+    ask("no partitions", (path, [(name, [])]))
+    ask("no topics", (path, []))
+    ask("nothing")
+
+
+def _sorted_results(tree: Any) -> Any:
+    """Kafka's order is that of a hash table."""
+    tree["results"].sort(key=lambda topic: str(topic["topic_name"]))
+    for topic in tree["results"]:
+        topic["partitions"].sort(key=lambda partition: partition["partition_index"])
+    return tree
+
+
 def _in_order(tree: Any) -> Any:
     for folder in tree["results"]:
         folder["topics"].sort(key=lambda topic: str(topic["name"]))

@@ -6,6 +6,8 @@ reader gets.
 
 from __future__ import annotations
 
+import json
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +19,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from cluster.broker_on_disks import BrokerOnDisks
 from cluster.support import create_topic, wait_until
+from cluster.up import COMMAND, TIMEOUT_S
 from moldau.bench.raw import RawConnection, nested, request_class
 
 PLAIN, COMMITTED, COMPACTED = "plain", "committed", "compacted"
@@ -170,3 +173,38 @@ def test_logs_move_there_and_back_under_load_with_kills_in_between(
     last = dict(read(broker.bootstrap_servers, COMPACTED))
     expected = {b"%d" % (int(value.split()[0]) % KEYS): value for value in load.acknowledged[COMPACTED]}
     assert last == expected
+
+
+def moldau(broker: BrokerOnDisks, *arguments: str, code: int = 0) -> Any:
+    done = subprocess.run(
+        [*COMMAND, "cluster", *arguments, "--bootstrap", broker.bootstrap_servers, "--json"],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return json.loads(done.stdout) if done.stdout else done.stderr
+
+
+def test_a_person_moves_logs_and_gives_a_plan_with_folders(broker: BrokerOnDisks, tmp_path: Path) -> None:
+    create_topic(broker.bootstrap_servers, PLAIN, 2)
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+
+    def places() -> dict[str, list[int]]:
+        shown = moldau(broker, "move-logs", "--broker", "1")
+        return {folder["path"]: sorted(log["partition"] for log in folder["logs"]) for folder in shown}
+
+    before = places()
+    assert sorted(map(len, before.values())) == [1, 1]
+    to_b = ("move-logs", "--broker", "1", "--to", b, "--topic", PLAIN)
+    (would,) = moldau(broker, *to_b, "--dry-run")
+    assert (would["from"], would["to"]) == (a, b) and places() == before
+    assert moldau(broker, *to_b) == {"status": "moved", "logs": 1, "failed": {}}
+    assert places() == {a: [], b: [0, 1]}
+    assert "no data folder of broker 1" in moldau(broker, "move-logs", "--broker", "1", "--to", "/no", code=4)
+    plan = tmp_path / "plan.json"
+    wanted = [{"topic": PLAIN, "partition": n, "replicas": [1], "log_dirs": [a]} for n in range(2)]
+    plan.write_text(json.dumps({"version": 1, "partitions": wanted}))
+    moldau(broker, "reassign", "--file", str(plan))
+    assert places() == {a: [0, 1], b: []}

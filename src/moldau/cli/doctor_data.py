@@ -155,7 +155,7 @@ def examine_checkpoints(folder: str) -> Iterator[Finding]:
 def partition_folders(folder: str) -> Iterator[str]:
     for name in visible_names(folder):
         path = os.path.join(folder, name)
-        if os.path.isdir(path) and names.partition_of(name) is not None:
+        if os.path.isdir(path) and names.log_of(name) is not None:
             yield path
 
 

@@ -67,7 +67,7 @@ def measure(disk: ReadOnlyDisk, path: str, place: Place) -> list[LogSize]:
         raise usage(f"{path} is a file.", "Name a data folder or the folder of a partition.")
     if place is Place.PARTITION:
         name = os.path.basename(os.path.abspath(path))
-        partition = names.partition_of(name) or TopicPartition(name, 0)
+        partition = names.log_of(name) or TopicPartition(name, 0)
         return [measure_log(disk, partition, path, disk.occupied)]
     folders = data_folders(disk, path, place)
     return [log for folder in folders for log in measure_folder(disk, folder, disk.occupied)]
@@ -76,7 +76,8 @@ def measure(disk: ReadOnlyDisk, path: str, place: Place) -> list[LogSize]:
 def print_sizes(logs: list[LogSize], *, by_partition: bool, by_size: bool) -> None:
     grouped: dict[str, list[LogSize]] = {}
     for log in logs:
-        grouped.setdefault(str(log.partition) if by_partition else log.partition.topic, []).append(log)
+        name = str(log.partition) if by_partition else log.partition.topic
+        grouped.setdefault(f"{name} (on its way)" if log.is_future else name, []).append(log)
     groups = list(grouped.items())
     if by_size:
         groups.sort(key=lambda group: -total(group[1]))

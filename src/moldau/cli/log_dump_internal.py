@@ -19,7 +19,7 @@ from moldau.records.record import Record
 
 def meaning(path: str, record: Record) -> dict[str, Any] | None:
     """The kind of a record and its fields, for JSON; none where its log is an ordinary topic's. `path`: its segment."""
-    partition = names.partition_of(os.path.basename(os.path.dirname(os.path.abspath(path))))
+    partition = names.log_of(os.path.basename(os.path.dirname(os.path.abspath(path))))
     if partition is None or record.key is None:
         return None
     found: Any = None

@@ -67,6 +67,12 @@ def partitions_in(disk: Disk, path: str) -> list[tuple[TopicPartition, str]]:
     return sorted((p, folder) for p, folder in named if p is not None and disk.is_folder(folder))
 
 
+def futures_in(disk: Disk, path: str) -> list[tuple[TopicPartition, str]]:
+    """The logs that are on their way into a data folder, by topic and number."""
+    named = ((names.future_of(name), f"{path}/{name}") for name in disk.list(path))
+    return sorted((p, folder) for p, folder in named if p is not None and disk.is_folder(folder))
+
+
 def in_use(disk: Disk, path: str) -> bool:
     """Whether a running broker holds the folder's lock."""
     lock = f"{path}/{names.LOCK}"
@@ -126,7 +132,7 @@ class FolderState:
 def standing_of(disk: Disk, partition_folder: str) -> Standing:
     """How a log was left, from the data folder around it; nothing is known where there is none."""
     folder = os.path.dirname(os.path.abspath(partition_folder))
-    partition = names.partition_of(os.path.basename(partition_folder))
+    partition = names.log_of(os.path.basename(partition_folder))
     if partition is None or not disk.exists(f"{folder}/{names.META_PROPERTIES}"):
         return Standing()
     return FolderState.of(disk, folder).standing(partition)

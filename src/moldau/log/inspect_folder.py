@@ -19,6 +19,7 @@ from moldau.log.inspect_files import (
     OFFSET_CHECKPOINTS,
     FolderState,
     Standing,
+    futures_in,
     partitions_in,
 )
 from moldau.log.inspect_partition import verify_partition
@@ -43,7 +44,6 @@ WRONG_TOPIC_ID = (
     "The next start would take the log for that of another topic, and set it aside. Write the right id into the"
     " file before."
 )
-FUTURE_FOLDER = "-future"
 LOST_WITH = {
     names.RECOVERY_POINTS: "the next start checks all logs, which takes longer",
     names.LOG_STARTS: "deleted records at the beginning of logs may come back",
@@ -65,7 +65,8 @@ def verify_folder(
     if state.running:
         yield running_note(path)
     yield from _identity(disk, path)
-    yield from _checkpoints(disk, path, {partition for partition, _ in partitions}, state)
+    futures = futures_in(disk, path)
+    yield from _checkpoints(disk, path, {partition for partition, _ in (*partitions, *futures)}, state)
     yield from _strangers(disk, path, state)
     yield from _topic_ids(disk, partitions, topic_ids)
     for partition, folder in partitions:
@@ -74,6 +75,11 @@ def verify_folder(
             yield Finding(Severity.NOTE, Kind.SKIPPED, folder, None, what, "It is not looked into.")
         else:
             yield from verify_log(disk, folder, state.standing(partition), seen, records=records)
+    for partition, folder in futures:
+        advice = "The broker goes on with it; where its log is in no folder, it leaves it alone."
+        what = f"is a copy of {partition} on its way into this folder"
+        yield Finding(Severity.NOTE, Kind.LEFTOVER, folder, None, what, advice)
+        yield from verify_log(disk, folder, state.standing(partition), seen, records=records)
 
 
 def running_note(path: str) -> Finding:
@@ -175,10 +181,10 @@ def _strangers(disk: Disk, path: str, state: FolderState) -> Iterator[Finding]:
             if not state.running:
                 advice = "The next start removes it."
                 yield Finding(Severity.REPAIR, Kind.LEFTOVER, file, None, "waits for its removal", advice)
-        elif name.endswith((names.STRAY_FOLDER, FUTURE_FOLDER)):
-            advice = "Kafka made it while moving or losing a partition; Moldau leaves it alone."
+        elif name.endswith(names.STRAY_FOLDER):
+            advice = "It was kept when its partition was lost or another's; the broker leaves it alone."
             yield Finding(Severity.NOTE, Kind.LEFTOVER, file, None, "is no partition in use", advice)
-        elif names.partition_of(name) is None or not disk.is_folder(file):
+        elif names.log_of(name) is None or not disk.is_folder(file):
             foreign.append(file)
     if foreign:
         more = f", nor do {len(foreign) - 1} more" if len(foreign) > 1 else ""

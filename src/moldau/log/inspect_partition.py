@@ -112,7 +112,7 @@ class _LogCheck:
 
     def _offset_findings(self) -> Iterator[Finding]:
         yield from self.order.findings
-        partition = names.partition_of(os.path.basename(self._files.folder))
+        partition = names.log_of(os.path.basename(self._files.folder))
         if partition is None or partition.topic not in INTERNAL_TOPICS:
             yield from self.order.gap_findings(self._standing.cleaned_to)
 

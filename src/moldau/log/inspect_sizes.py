@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from moldau.base.ids import TopicPartition
 from moldau.log import names
 from moldau.log.index import OFFSET_ENTRY, TIME_ENTRY
 from moldau.log.inspect_batches import Window
-from moldau.log.inspect_files import TRANSACTION_INDEX, LogFiles, partitions_in
+from moldau.log.inspect_files import TRANSACTION_INDEX, LogFiles, futures_in, partitions_in
 from moldau.log.inspect_indexes import last_entry
 from moldau.log.scan import DamagedSegment, headers
 from moldau.records.batch import DELETE_HORIZON, LOG_APPEND_TIME, BatchHeader
@@ -31,6 +31,8 @@ class LogSize:
     next_offset: int
     oldest_ms: int | None
     newest_ms: int | None
+    is_future: bool = False
+    """A copy that is on its way into the folder."""
 
     @property
     def bytes(self) -> int:
@@ -41,6 +43,8 @@ def measure_folder(disk: Disk, path: str, size_of: SizeOf | None = None) -> Iter
     """Each log of a data folder. `size_of` tells a file's size where sparse files are to count less."""
     for partition, folder in partitions_in(disk, path):
         yield measure_log(disk, partition, folder, size_of)
+    for partition, folder in futures_in(disk, path):
+        yield replace(measure_log(disk, partition, folder, size_of), is_future=True)
 
 
 def measure_log(disk: Disk, partition: TopicPartition, folder: str, size_of: SizeOf | None = None) -> LogSize:

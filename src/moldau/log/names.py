@@ -73,6 +73,11 @@ def future_of(folder: str) -> TopicPartition | None:
     return None if match is None else TopicPartition(match[1], int(match[2]))
 
 
+def log_of(folder: str) -> TopicPartition | None:
+    """The partition whose log a folder is, there or on its way there."""
+    return partition_of(folder) or future_of(folder)
+
+
 def deleted_folder(partition: TopicPartition, unique: uuid.UUID) -> str:
     """The name of a log that waits for its removal."""
     return _set_aside(partition, unique, DELETED_FOLDER)

@@ -11,6 +11,9 @@ from moldau.base.ids import TopicPartition
 from moldau.log import names
 from moldau.log.checkpoints import read_offsets
 from moldau.log.cleaner.cleaner import CleanerSettings, LogCleaner
+from moldau.log.inspect import Seen, Severity
+from moldau.log.inspect_folder import verify_folder
+from moldau.log.inspect_sizes import measure_folder
 from moldau.log.transactions import Marker
 from moldau.records.record import Record, build_batch, read_records
 
@@ -312,6 +315,27 @@ def test_a_stop_leaves_a_move_to_the_next_start() -> None:
         await stage.until_moved(log, B)
         assert stage.content(log.folder) == content
         await stage.close()
+
+    on_stage(main)
+
+
+def test_a_copy_that_is_left_behind_is_looked_into_from_outside() -> None:
+    async def main(stage: Stage) -> None:
+        log = await stage.open()
+        fill(log, 200)
+        stage.bytes_per_s = 10_000
+        await stage.begin(log, B)
+        await stage.sleep(1)
+        await stage.close()
+        disk = stage.host.runtime.disk
+        (future,) = stage.futures
+        (found,) = verify_folder(disk, B, Seen())
+        assert (found.severity, found.path) == (Severity.NOTE, future)
+        assert not list(verify_folder(disk, A, Seen()))
+        (size,) = measure_folder(disk, B)
+        assert size.is_future and size.partition == PARTITION and 0 < size.next_offset < 400
+        disk.open(f"{future}/{0:020d}.log").pwrite(b"\xff", 300)
+        assert Severity.DAMAGE in [one.severity for one in verify_folder(disk, B, Seen())]
 
     on_stage(main)
 

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from moldau.base.errors import KafkaError
 from moldau.broker.membership import LIVE, live_brokers
 from moldau.controller.controller import Controller, HasConfig
+from moldau.controller.min_isr import decide_one_min_isr
 from moldau.controller.persistence import Fenced, PersistentImage
 from moldau.metadata.image import ClusterImage
 from moldau.runtime.ports import Runtime
@@ -79,7 +80,12 @@ class Office:
         while term == self._term:
             try:
                 state = await PersistentImage.take_over(
-                    self._store, random, self._node_id, warm=self._image(), pause=self._tasks.sleep
+                    self._store,
+                    random,
+                    self._node_id,
+                    warm=self._image(),
+                    pause=self._tasks.sleep,
+                    settle=lambda image: decide_one_min_isr(image, self._broker.config),
                 )
                 break
             except Fenced as error:

@@ -26,6 +26,7 @@ from moldau.config.table import (
 )
 from moldau.config.topic import check_topic_overrides
 from moldau.controller.names import check_topic_name
+from moldau.controller.rules import MIN_ISR
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.records import NOWHERE, ConfigChanged, ConfigResource, Position, ResourceType
 
@@ -162,7 +163,18 @@ def _alter_broker(image: ClusterImage, config: BrokerConfig, asked: Alterations)
         raise _bad_request(str(error)) from error
     if changed["max.connections"] == 0 != config["max.connections"]:
         raise _bad_request(LOCKED_OUT)
+    _check_min_isr(image, asked, configs)
     return _record(image, asked, configs)
+
+
+def _check_min_isr(image: ClusterImage, asked: Alterations, configs: Mapping[str, str]) -> None:
+    """It is one value for the whole cluster, and always there (`min_isr`)."""
+    is_named = any(change.name == MIN_ISR for change in asked.changes)
+    if asked.name:
+        if is_named:
+            raise _bad_config(f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled.")
+    elif MIN_ISR not in configs and (is_named or MIN_ISR in _current(image, asked)):
+        raise _bad_config(f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
 
 
 def _broker_id(image: ClusterImage, name: str) -> int:

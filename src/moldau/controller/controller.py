@@ -28,9 +28,9 @@ from moldau.controller.changes import Changes
 from moldau.controller.configs import Alterations, AlterOutcome, decide_alter
 from moldau.controller.delta_log import Applied, DeltaLog
 from moldau.controller.leaders import Elected, Election, decide_elections, decide_rebalance
-from moldau.controller.min_isr import decide_min_isr
+from moldau.controller.min_isr import ALL_BROKERS, changes_min_isr, decide_min_isr
 from moldau.controller.persistence import PersistentImage, new_uuid
-from moldau.controller.producer_ids import Block, ProducerIds, decide_block
+from moldau.controller.producer_ids import Block, decide_block
 from moldau.controller.reassignments import (
     Ongoing,
     Reassigned,
@@ -52,7 +52,15 @@ from moldau.controller.topics import (
     deciding_create,
 )
 from moldau.metadata.image import ClusterImage, snapshot_of
-from moldau.metadata.records import NOWHERE, BrokerInfo, Position, Record, Snapshot
+from moldau.metadata.records import (
+    NOWHERE,
+    BrokerInfo,
+    ConfigResource,
+    Position,
+    Record,
+    ResourceType,
+    Snapshot,
+)
 from moldau.runtime.ports import Random, Tasks
 
 log = logging.getLogger(__name__)
@@ -111,7 +119,9 @@ class Controller:
         self._registered_at: dict[int, Position] = {}
         self._shut_down_at: dict[int, Position] = {}
         self._began_at = state.image.position
-        self._producer_ids = ProducerIds(self.allocate_producer_ids)
+        self._min_isr_at = self._began_at
+        """When a min.insync.replicas was last changed, as far as this controller knows."""
+        self._settings = broker.config
 
     @property
     def image(self) -> ClusterImage:
@@ -161,12 +171,12 @@ class Controller:
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[CreateOutcome]:
         def decide() -> Iterator[CreateOutcome]:
-            return deciding_create(self.image, self._broker.config, topics, lambda: new_uuid(self._random))
+            return deciding_create(self.image, self._config, topics, lambda: new_uuid(self._random))
 
         return await self._change(decide, validate_only)
 
     async def delete_topics(self, topics: Sequence[TopicReference]) -> list[DeleteOutcome]:
-        enabled = self._broker.config["delete.topic.enable"]
+        enabled = self._config["delete.topic.enable"]
         return await self._change(
             lambda: decide_delete(self.image, topics, deletion_enabled=enabled), validate_only=False
         )
@@ -179,9 +189,7 @@ class Controller:
     async def alter_configs(
         self, resources: Sequence[Alterations], *, validate_only: bool = False
     ) -> list[AlterOutcome]:
-        return await self._change(
-            lambda: decide_alter(self.image, self._broker.config, resources), validate_only
-        )
+        return await self._change(lambda: decide_alter(self.image, self._config, resources), validate_only)
 
     async def register_broker(self, wanted: Registration) -> int:
         """The broker's epoch. It is fenced until it has seen its registration, and asks to serve."""
@@ -324,6 +332,7 @@ class Controller:
     ) -> list[Altered]:
         """Other in-sync sets, as leaders propose them. KafkaError concerns the whole request."""
         brokers.check_epoch(self.image, broker_id, broker_epoch)
+        await self._applied.until(self._min_isr_at, [broker_id], KNOWN_PATIENCE_S)
         proposed = _Proposed(broker_id, broker_epoch, proposals)
         self._proposed.append(proposed)
         batch: list[_Proposed] = []
@@ -347,6 +356,14 @@ class Controller:
             raise proposed.answer
         return proposed.answer or []
 
+    def _check_knows_min_isr(self, broker_id: int) -> None:
+        """A leader takes its new set from the answer, and min.insync.replicas from what it has heard so far. It must not
+        commit with a set that is too small by now: those who fall out of that stay eligible.
+        """
+        if self.position_of(broker_id) < self._min_isr_at:
+            reason = f"broker {broker_id} has not heard of another min.insync.replicas yet"
+            raise KafkaError(ErrorCode.request_timed_out, reason)
+
     def _decide_proposed(self, batch: Sequence[_Proposed]) -> Slices[Sequence[Record]]:
         """All that wait, together."""
         changes = Changes(self.image, self._rules())
@@ -355,6 +372,7 @@ class Controller:
             altered: list[Altered] = []
             try:
                 brokers.check_epoch(self.image, one.broker_id, one.broker_epoch)
+                self._check_knows_min_isr(one.broker_id)
                 for start in range(0, len(one.proposals), PARTITIONS_PER_SLICE):
                     some = one.proposals[start : start + PARTITIONS_PER_SLICE]
                     in_slice += len(some)
@@ -405,16 +423,18 @@ class Controller:
 
         return await self._queue.perform(decide)
 
-    async def next_producer_id(self) -> int:
-        """KafkaError where none can be had now; as Kafka's, one that every client tries again after."""
-        try:
-            return await self._producer_ids.next()
-        except KafkaError as error:
-            log.error("no producer id: %s", error)
-            raise KafkaError(ErrorCode.coordinator_load_in_progress, str(error)) from error
+    @property
+    def _config(self) -> BrokerConfig:
+        """The settings of this broker, as this controller has decided: the broker itself hears of that a bit later."""
+        of_all = self.image.configs(ALL_BROKERS)
+        config = self._broker.config
+        own = self.image.configs(ConfigResource(ResourceType.BROKER, str(config.node_id)))
+        if (of_all, own) != (self._settings.dynamic_default, self._settings.dynamic):
+            self._settings = config.with_dynamic(of_all, own)
+        return self._settings
 
     def _rules(self) -> Rules:
-        return Rules(self._broker.config)
+        return Rules(self._config)
 
     async def _in_slices(self, decision: Slices[T]) -> T:
         return await in_slices(self._tasks, decision)
@@ -428,6 +448,7 @@ class Controller:
     async def _change(self, decide: Callable[[], Iterable[OutcomeT]], validate_only: bool) -> list[OutcomeT]:
         outcomes: list[OutcomeT] = []
         written: list[Record] = []
+        changes: list[bool] = []  # of some min.insync.replicas
 
         async def decide_all() -> tuple[None, Sequence[Record]]:
             for outcome in decide():
@@ -437,10 +458,15 @@ class Controller:
             records: list[Record] = [outcome.record for outcome in outcomes if outcome.record is not None]
             if validate_only:
                 return None, []
-            return None, [*decide_min_isr(self.image, self._broker.config, records), *records]
+            changes[:] = [changes_min_isr(self.image, record) for record in records]
+            return None, [*decide_min_isr(self.image, self._config, records), *records]
+
+        def note(_error: KafkaError | None) -> None:
+            if any(changes):
+                self._min_isr_at = self.position
 
         try:
-            await self._queue.perform(decide_all, written=written)
+            await self._queue.perform(decide_all, note, written)
         except KafkaError as error:
             outcomes = outcomes or list(decide())
             done = set(map(id, written))

@@ -131,12 +131,13 @@ class Applied:
         self._settle(broker_id, None)
 
     async def until(self, position: Position, brokers: Sequence[int], timeout_s: float) -> bool:
-        """Whether these brokers have applied a write, or are gone, within the time."""
+        """Whether these brokers have applied a write, or are gone, within the time. Where too many wait, nobody else
+        does."""
         behind = {broker for broker in brokers if self._positions.get(broker, Position(-1, -1)) < position}
         if not behind:
             return True
         if len(self._waiting) >= WAITING_MAX:
-            raise TooManyWait
+            return False
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting[future] = (position, behind)
         timer = self._tasks.call_later(timeout_s, self._end, future, False)

@@ -1,4 +1,9 @@
-"""What a change of min.insync.replicas means for eligible replicas (KIP-966). Pure.
+"""min.insync.replicas is one value for the whole cluster, and what a change of it means for eligible replicas. Pure.
+
+The leader keeps its high watermark where it is while the in-sync set is smaller than that, and the controller keeps
+those eligible who have fallen out of it meanwhile (KIP-966): both must go by the same value. So it is a setting of the
+cluster, not of a broker: a cluster that has none gets that of its controller's file, and values of single brokers go
+(Kafka's ConfigurationControlManager.maybeGenerateElrSafetyRecords; `configs` refuses new ones).
 
 A leader whose in-sync set has become large enough by a lower setting moves its high watermark on at once, without those
 who had stayed eligible while it stood still. So they stop being eligible in the same write, before any leader hears of
@@ -10,11 +15,38 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from moldau.config.broker import BrokerConfig
+from moldau.config.table import BROKER_KEYS
 from moldau.controller.changes import Changes
-from moldau.controller.partition_change import Election
+from moldau.controller.partition_change import Election, Target
 from moldau.controller.rules import MIN_ISR, Rules
 from moldau.metadata.image import ClusterImage, Topic
-from moldau.metadata.records import ConfigChanged, PartitionsChanged, Record, ResourceType
+from moldau.metadata.records import ConfigChanged, ConfigResource, PartitionsChanged, Record, ResourceType
+
+ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
+
+
+def decide_one_min_isr(image: ClusterImage, config: BrokerConfig) -> list[Record]:
+    """What makes it one value, where it is not yet; `config` is the controller's broker's.
+
+    Until then leaders may have gone by other values than those who kept replicas eligible. So nobody is eligible any
+    more where somebody is in sync; where nobody is, the eligible are all there is.
+    """
+    settings: list[Record] = []
+    of_all = image.configs(ALL_BROKERS)
+    if MIN_ISR not in of_all:
+        value = config.static.get(MIN_ISR, str(BROKER_KEYS[MIN_ISR].default))
+        settings.append(ConfigChanged(ALL_BROKERS, {**of_all, MIN_ISR: value}))
+    for name, configs in sorted(image.broker_configs.items()):
+        if name and MIN_ISR in configs:
+            rest = {key: value for key, value in configs.items() if key != MIN_ISR}
+            settings.append(ConfigChanged(ConfigResource(ResourceType.BROKER, name), rest))
+    if not settings:
+        return []
+    changes = Changes(image, Rules(config))
+    for topic, index, state in changes.partitions():
+        if state.elr and state.isr and MIN_ISR not in topic.configs:
+            changes.change(topic, index, Target(ineligible=state.elr), Election.ONLINE)
+    return [*changes.records(), *settings]
 
 
 def decide_min_isr(
@@ -23,20 +55,22 @@ def decide_min_isr(
     """The partitions that change with these settings; `config` is the controller's broker's, before them."""
     changed: list[PartitionsChanged] = []
     for record in records:
-        if isinstance(record, ConfigChanged) and _is_about(image, record):
+        if isinstance(record, ConfigChanged) and changes_min_isr(image, record):
             changed += _changes(image, config, record)
     return changed
 
 
-def _is_about(image: ClusterImage, record: ConfigChanged) -> bool:
-    return image.configs(record.resource).get(MIN_ISR) != record.configs.get(MIN_ISR)
+def changes_min_isr(image: ClusterImage, record: Record) -> bool:
+    return (
+        isinstance(record, ConfigChanged)
+        and (record.resource == ALL_BROKERS or record.resource.type is ResourceType.TOPIC)
+        and image.configs(record.resource).get(MIN_ISR) != record.configs.get(MIN_ISR)
+    )
 
 
 def _changes(image: ClusterImage, config: BrokerConfig, record: ConfigChanged) -> list[PartitionsChanged]:
-    if record.resource.type is ResourceType.BROKER:
-        own = config.dynamic if record.resource.name == "" else record.configs
-        default = record.configs if record.resource.name == "" else config.dynamic_default
-        config = config.with_dynamic(default, own)
+    if record.resource == ALL_BROKERS:
+        config = config.with_dynamic(record.configs, config.dynamic)
     changes = Changes(image, Rules(config))
     for topic in _topics(image, record):
         for index, state in enumerate(topic.partitions):
@@ -49,7 +83,7 @@ def _topics(image: ClusterImage, record: ConfigChanged) -> Iterator[Topic]:
     """The topics whose setting changes, with their settings as they will be."""
     if record.resource.type is ResourceType.TOPIC:
         yield image.topics[record.resource.name]._replace(configs=record.configs)
-    elif record.resource.type is ResourceType.BROKER:
+    else:
         for topic in image.topics.values():
             if MIN_ISR not in topic.configs:
                 yield topic

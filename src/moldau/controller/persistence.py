@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from base64 import urlsafe_b64encode
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from uuid import UUID
 
 from moldau.controller import layout
@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 ATTEMPTS_MAX = 8
 """How often a write whose outcome is not known is looked after before the controller gives up its office."""
 FIRST_PAUSE_S = 0.05
+
+Settle = Callable[[ClusterImage], Sequence[Record]]
 
 
 class Fenced(Exception):
@@ -75,9 +77,11 @@ class PersistentImage:
         *,
         warm: ClusterImage | None = None,
         pause: Pause = no_pause,
+        settle: Settle = lambda _image: (),
     ) -> PersistentImage:
         """Become the controller: claim the store with the next epoch, then read what is there, unless the warm image
-        is at exactly the position that the store had. Fenced where another was faster.
+        is at exactly the position that the store had. Fenced where another was faster. `settle` says what must be
+        different before anything else is decided.
         """
         entry = await store.get(layout.STATE)
         before = _state_before(entry)
@@ -97,6 +101,8 @@ class PersistentImage:
             self.image.position = before.position
         self.begun = [self._apply(claimed, (ControllerElected(controller_id, claimed.epoch),))]
         async for delta in self._write(tidying_steps(self._debris, converted)):
+            self.begun.append(delta)
+        async for delta in self.write(settle(self.image)):
             self.begun.append(delta)
         return self
 

@@ -49,11 +49,6 @@ ACCEPTED: tuple[Accepted, ...] = (
     Accepted("Metadata v1?, neither id nor name: *", f"{_UNFORESEEN}; Moldau says INVALID_REQUEST"),
     Accepted("DescribeTopicPartitions v0, an empty name: *", f"{_UNFORESEEN}; Moldau answers for each topic"),
     # ---- topics and configs
-    Accepted(
-        "* v*: *.configs.min.insync.replicas*",
-        "Kafka sets it as a dynamic default of all brokers for its eligible leader replicas (KIP-966)",
-    ),
-    Accepted("AlterConfigs v*, all brokers: *", "Kafka does not let go of that min.insync.replicas"),
     Accepted("AlterConfigs v*, one twice: *", "Kafka never answers; Moldau says INVALID_REQUEST"),
     Accepted("DescribeConfigs v*: *.configs.node.id.synonyms.length", "Moldau has a default for it"),
     Accepted("DescribeConfigs v*: *.configs.log.dir*.value", "each broker has its own folder"),

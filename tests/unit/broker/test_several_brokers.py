@@ -625,3 +625,40 @@ def test_a_disk_that_fails_takes_only_its_replicas_and_others_lead(stage: Stage)
         assert others  # it leads on where its disk works
 
     run(stage, scene)
+
+
+def min_isr_of(broker: Broker) -> int:
+    value: int = broker.config["min.insync.replicas"]
+    return value
+
+
+def test_where_files_differ_min_insync_replicas_is_one_value_and_nothing_acknowledged_is_lost(
+    stage: Stage,
+) -> None:
+    """The leader moves the high watermark on by the value by which the controller keeps replicas eligible (KIP-966)."""
+
+    async def scene() -> None:
+        await stage.start(1, min_insync_replicas="2")
+        await stage.start(2, 3, min_insync_replicas="1")
+        assert [min_isr_of(stage.brokers[broker_id]) for broker_id in (1, 2, 3)] == [2, 2, 2]
+        topic = NewTopic(TOPIC, assignments=[(0, (2, 3))])
+        await stage.on(1, stage.brokers[1].controller.create_topics([topic]))
+        await stage.append()
+        stage.kill(3)
+        await stage.until(lambda: stage.state().isr == (2,))
+        assert stage.state().elr == (3,)
+        led = stage.brokers[2].partitions[PLACE]
+        await stage.until(lambda: led.state.isr == (2,))
+
+        async def write() -> ErrorCode:
+            buffer = memoryview(bytearray(build_batch([Record(0, 1, b"k", b"v")])))
+            last = led.append(buffer, 0, len(buffer), 1).last_offset
+            return await led.committed(last + 1, stage.hosts[2].runtime.clock.monotonic() + 1)
+
+        assert await stage.on(2, write()) is not ErrorCode.none, "broker 3 may lead, and does not have it"
+        stage.kill(2)
+        await stage.until(lambda: stage.state().leader == NO_LEADER)
+        await stage.start(3)
+        await stage.until(lambda: stage.state().leader == 3)
+
+    run(stage, scene)

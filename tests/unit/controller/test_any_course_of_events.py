@@ -205,6 +205,7 @@ class Course:
         if state.leader in held or not held:
             held.add(state.leader)
             held |= {member.broker_id for member in known}
+        self.controller.applied(state.leader, self.controller.position)
         try:
             (altered,) = await self.controller.alter_partition(
                 state.leader, self.image.registered[state.leader].epoch, [proposal]

@@ -13,6 +13,7 @@ from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
 from moldau.config.broker import BrokerConfig
 from moldau.controller import change_queue
+from moldau.controller import controller as controller_module
 from moldau.controller.alter_partition import InSync, Proposal
 from moldau.controller.brokers import Registration
 from moldau.controller.configs import Alteration, Alterations
@@ -284,21 +285,9 @@ def test_a_producer_waits_for_the_block_to_be_durable() -> None:
     async def scene() -> None:
         store = MemoryStore()
         node = await Node.start(store)
-        assert await node.controller.next_producer_id() == 0
+        assert await ProducerIds(node.controller.allocate_producer_ids).next() == 0
         entry = await store.get("/producer_ids/next_block")
         assert entry is not None and int(entry.value) == BLOCK_SIZE
-
-    run(scene())
-
-
-def test_a_producer_is_told_to_come_again_where_the_store_cannot_be_written() -> None:
-    async def scene() -> None:
-        store = TroubledStore()
-        node = await Node.start(store)
-        store.troubles = ["full"]
-        with pytest.raises(KafkaError) as refused:
-            await node.controller.next_producer_id()
-        assert refused.value.code is ErrorCode.coordinator_load_in_progress
 
     run(scene())
 
@@ -485,6 +474,69 @@ def test_a_change_can_be_waited_for_until_brokers_have_acted_on_it() -> None:
         assert await waiting is True
         assert await controller.until_applied(made.position, [1, 2], 30) is True
         assert await controller.until_applied(controller.position, [1], 0) is False
+
+    run(scene())
+
+
+def test_the_controller_goes_by_its_own_settings_before_its_broker_has_heard_of_them() -> None:
+    """Else it would keep replicas eligible by the old min.insync.replicas while leaders commit by the new one."""
+
+    async def scene() -> None:
+        node = await three(MemoryStore(), min_insync_replicas="3")
+        change = Alterations(ResourceType.BROKER, "", [Alteration("min.insync.replicas", "1")])
+        (outcome,) = await node.controller.alter_configs([change])
+        assert not outcome.error
+        leader = node.state().leader
+        node.controller.applied(leader, node.controller.position)
+        await node.controller.alter_partition(leader, epoch_of(node, leader), [altered(node, leader)])
+        assert (node.state().isr, node.state().elr) == ((leader,), ())
+
+    run(scene())
+
+
+@pytest.mark.parametrize("resource", [(ResourceType.BROKER, ""), (ResourceType.TOPIC, "a")])
+def test_a_leader_that_has_not_heard_of_a_higher_min_isr_gets_no_smaller_set(
+    resource: tuple[ResourceType, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would go on to commit with that set, and those who fell out of it would stay eligible."""
+    monkeypatch.setattr(controller_module, "KNOWN_PATIENCE_S", 0)
+
+    async def scene() -> None:
+        node = await three(MemoryStore())
+        leader = node.state().leader
+        before, heard = node.state(), node.controller.position
+        await node.controller.alter_configs(
+            [Alterations(*resource, [Alteration("min.insync.replicas", "2")])]
+        )
+        epoch = epoch_of(node, leader)
+        node.controller.applied(leader, heard)
+        with pytest.raises(KafkaError) as refused:
+            await node.controller.alter_partition(leader, epoch, [altered(node, leader)])
+        assert refused.value.code is ErrorCode.request_timed_out
+        assert node.state() == before
+        node.controller.applied(leader, node.controller.position)
+        await node.controller.alter_partition(leader, epoch, [altered(node, leader)])
+        assert node.state().isr == (leader,) and len(node.state().elr) == 2
+
+    run(scene())
+
+
+def test_a_proposal_that_waits_behind_a_higher_min_isr_is_not_decided_by_it() -> None:
+    async def scene() -> None:
+        node = await three(MemoryStore())
+        leader, before = node.state().leader, node.state()
+        node.controller.applied(leader, node.controller.position)
+        change = Alterations(ResourceType.TOPIC, "a", [Alteration("min.insync.replicas", "2")])
+        raised = asyncio.ensure_future(node.controller.alter_configs([change]))
+        asked = asyncio.ensure_future(
+            node.controller.alter_partition(leader, epoch_of(node, leader), [altered(node, leader)])
+        )
+        with pytest.raises(KafkaError):
+            await asked
+        assert node.state() == before
+        for broker_id in (1, 2, 3):
+            node.controller.applied(broker_id, node.controller.position)
+        await raised
 
     run(scene())
 

@@ -83,6 +83,19 @@ def test_those_who_wait_are_bounded_and_who_gives_up_makes_room(monkeypatch: pyt
     asyncio.run(scene())
 
 
+def test_where_too_many_wait_for_brokers_nobody_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> None:
+        monkeypatch.setattr(delta_log, "WAITING_MAX", 1)
+        applied = Applied(TestTasks())  # type: ignore[arg-type]
+        first = asyncio.ensure_future(applied.until(Position(1, 1), [1], 9))
+        await asyncio.sleep(0)
+        assert await applied.until(Position(1, 1), [1], 9) is False
+        applied.note(1, Position(1, 1))
+        assert await first is True
+
+    asyncio.run(scene())
+
+
 def test_waiting_for_brokers_ends_in_time_or_with_the_controller() -> None:
     async def scene() -> None:
         applied = Applied(TestTasks())  # type: ignore[arg-type]

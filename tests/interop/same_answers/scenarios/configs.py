@@ -133,6 +133,10 @@ def alter_configs(talk: Conversation) -> None:
     ask("no broker", BROKER, "x", ("message.max.bytes", "2"))
     ask("the broker", BROKER, "1", ("message.max.bytes", "2"))
     ask("all brokers", BROKER, "", ("message.max.bytes", "2"))
+    least = ("min.insync.replicas", "2")
+    ask("all brokers with their min ISR", BROKER, "", least, ("message.max.bytes", "2"))
+    ask("a min ISR of the broker's", BROKER, "1", least)
+    ask("a bad min ISR of the broker's", BROKER, "1", ("min.insync.replicas", "0"))
     ask("a bad value of the broker's", BROKER, "1", ("message.max.bytes", "x"))
     ask("a fixed one of the broker's", BROKER, "1", ("log.dirs", "x"))
     good = resource(TOPIC, topic, configs=[{"name": "retention.ms", "value": "1"}])
@@ -194,8 +198,16 @@ def incremental_alter_configs(talk: Conversation) -> None:
             ("message.max.bytes", SET, "x"),
             ("log.dirs", SET, "x"),
             ("message.max.bytes", DELETE, None),
+            ("min.insync.replicas", SET, "2"),
+            ("min.insync.replicas", SET, "0"),
+            ("min.insync.replicas", DELETE, None),
+            ("min.insync.replicas", APPEND, "2"),
         ):
             ask(f"broker {name!r}: {change}", change, kind=BROKER, name=name)
+    for number in "2", "1":  # and back
+        ask(f"a min ISR of {number}", ("min.insync.replicas", SET, number), kind=BROKER, name="", do=True)
+        wait_for_value(talk, topic, "min.insync.replicas", number)
+        described(talk, topic)
     good = resource(TOPIC, topic, configs=[{"name": "retention.ms", "config_operation": 0, "value": "1"}])
     bad = resource(TOPIC, talk.name("no"), configs=[])
     for case, resources in (

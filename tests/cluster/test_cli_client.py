@@ -457,6 +457,20 @@ def test_a_broker_can_be_reconfigured_while_it_runs(cli: Cli) -> None:
     assert "message.max.bytes" not in cli.json("config", "get", "broker", "1")
 
 
+def test_what_all_brokers_share_can_be_reconfigured_while_they_run(cli: Cli) -> None:
+    cli.run("config", "set", "broker", "all", "message.max.bytes=2000000", "min.insync.replicas=2")
+    assert cli.out("config", "get", "broker", "all", "min.insync.replicas") == b"2\n"
+    assert cli.json("config", "get", "broker", "1")["min.insync.replicas"]["source"] == "cluster default"
+    cli.run("config", "set", "broker", "all", "min.insync.replicas=1")
+    cli.run("config", "set", "broker", "all", "min.insync.replicas=3", "--validate-only")
+    cli.run("config", "unset", "broker", "all", "message.max.bytes")
+    assert {key: entry["value"] for key, entry in cli.json("config", "get", "broker", "all").items()} == {
+        "min.insync.replicas": "1"
+    }
+    assert "cannot be removed" in cli.error("config", "unset", "broker", "all", "min.insync.replicas", code=1)
+    assert "set broker all" in cli.error("config", "set", "broker", "1", "min.insync.replicas=2", code=2)
+
+
 def test_keys_are_explained_without_a_cluster(cli: Cli) -> None:
     (key,) = cli.json("config", "keys", "segment.bytes")
     assert key["scope"] == "topic" and key["default"] == "1073741824" and key["doc"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from cluster.support import wait_until
 from cluster.up import COMMAND, TIMEOUT_S, Up
@@ -131,6 +131,44 @@ def test_all_that_was_acknowledged_is_there_after_a_stop_and_after_all_were_kill
     assert read(",".join(third.addresses), 1000) == list(range(1000))
 
 
+def min_isr(up: Up) -> str:
+    resource = ConfigResource(ResourceType.BROKER, "1")
+    admin = AdminClient({"bootstrap.servers": ",".join(up.addresses)})
+    return str(admin.describe_configs([resource])[resource].result(TIMEOUT_S)["min.insync.replicas"].value)
+
+
+def test_min_isr_comes_with_more_brokers_and_is_what_was_asked_for_last(start: Callable[..., Up]) -> None:
+    one = start()
+    assert min_isr(one) == "1"
+    assert one.end() == 0
+    three = start("--brokers", "3")
+    assert min_isr(three) == "2"
+    assert three.said("min.insync.replicas is 2 now, for the whole cluster; it was 1")
+    assert three.end() == 0
+    asked = start("--set", "min.insync.replicas=3")
+    assert min_isr(asked) == "3"
+    assert asked.end() == 0
+    again = start()
+    assert min_isr(again) == "3", "it stays until something else is asked for"
+    assert not again.said("has no effect")
+
+
+def test_a_file_that_says_another_min_isr_than_the_cluster_is_told_so(tmp_path: Path) -> None:
+    brokers = Brokers(tmp_path, f"sqlite:{tmp_path}/store/cluster.sqlite", number=1)
+    try:
+        brokers.processes[1].terminate()
+        brokers.processes[1].wait(TIMEOUT_S)
+        brokers.begin(1, min_isr=1)
+        brokers.wait_ready(1)
+        log = (tmp_path / "errors-1").read_text()
+        assert (
+            log.count("min.insync.replicas=1 of this broker has no effect: it is 2 in the whole cluster") == 1
+        )
+        assert "moldau config set broker all min.insync.replicas=1" in log
+    finally:
+        brokers.kill()
+
+
 def alive(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
@@ -152,11 +190,11 @@ class Brokers:
     def bootstrap(self) -> str:
         return ",".join(f"127.0.0.1:{port}" for port in self.ports)
 
-    def begin(self, broker: int) -> None:
+    def begin(self, broker: int, min_isr: int = 2) -> None:
         file = self.folder / f"broker-{broker}.toml"
         file.write_text(
             f'node.id = {broker}\nlisteners = "PLAINTEXT://127.0.0.1:{self.ports[broker - 1]}"\n'
-            f'log.dirs = "{self.folder}/data-{broker}"\nmin.insync.replicas = 2\n'
+            f'log.dirs = "{self.folder}/data-{broker}"\nmin.insync.replicas = {min_isr}\n'
         )
         with (self.folder / f"errors-{broker}").open("a") as errors:
             self.processes[broker] = subprocess.Popen(

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from moldau.peers.connection import PeerConnection
 from moldau.peers.errors import Busy, Disconnected
 from moldau.runtime.ports import Address, Runtime
-from moldau.runtime.real import close_runtime, real_runtime
 from moldau.wire.apis import APIS_BY_NAME
 
 log = logging.getLogger("moldau.cli")
@@ -26,20 +25,16 @@ PATIENCE_S = 10.0
 TIMEOUT_S = 5.0
 
 
-async def wait_until_acquainted(addresses: Sequence[Address]) -> None:
+async def wait_until_acquainted(runtime: Runtime, addresses: Sequence[Address]) -> None:
     """Until each of these brokers knows as many."""
-    runtime = real_runtime()
-    try:
-        for address in addresses:
-            begun_s = runtime.clock.monotonic()
-            is_said = False
-            while await known_to(runtime, address) < len(addresses):
-                await asyncio.sleep(PAUSE_S)
-                if not is_said and runtime.clock.monotonic() - begun_s > PATIENCE_S:
-                    is_said = True
-                    log.warning("waiting for the broker at %s:%d to know all others", *address)
-    finally:
-        close_runtime(runtime)
+    for address in addresses:
+        begun_s = runtime.clock.monotonic()
+        is_said = False
+        while await known_to(runtime, address) < len(addresses):
+            await asyncio.sleep(PAUSE_S)
+            if not is_said and runtime.clock.monotonic() - begun_s > PATIENCE_S:
+                is_said = True
+                log.warning("waiting for the broker at %s:%d to know all others", *address)
 
 
 async def known_to(runtime: Runtime, address: Address) -> int:

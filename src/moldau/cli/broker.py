@@ -54,4 +54,4 @@ def command(
     refuse_foreign_broker(config.log_dir, option)
     if url == store_url("", default_store) or len(config.log_dirs) == 1:
         prepare_folder(config.log_dir, option)  # else the broker can do without one of its folders
-    run_broker(Launch(config, url, as_json, log_level, log_format))
+    run_broker(Launch(config, url, as_json, log_level, log_format, is_from_file=True))

@@ -201,6 +201,8 @@ def explain_config_key(text: str) -> str:
     """
     from moldau.cli.config_keys import key_names
 
+    if text.startswith("Broker-level "):
+        return "It is one for all brokers: `moldau config set broker all KEY=VALUE` changes it."
     known = key_names("topic" if "topic config" in text else None)
     words = [word.rstrip(":") for word in text.replace(",", " ").split()]
     for word in words:

@@ -81,6 +81,14 @@ class LogFolder(NamedTuple):
     logs: dict[TopicPartition, LogView]
 
 
+class Setting(NamedTuple):
+    name: str
+    value: str | None
+    source: int
+    is_read_only: bool
+    is_sensitive: bool
+
+
 class Refusal(NamedTuple):
     """What the cluster has against one partition."""
 
@@ -298,6 +306,34 @@ class ClusterClient:
     def unregister(self, broker: int) -> None:
         answer = self._ask("UnregisterBroker", broker_id=broker)
         self._check(answer.error_code, answer.error_message, f"Broker {broker} cannot be unregistered")
+
+    def broker_defaults(self) -> list[Setting]:
+        """The settings that all brokers share, as far as they were changed while the cluster runs."""
+        asked = SimpleNamespace(resource_type=BROKER, resource_name="", configuration_keys=None)
+        answer = self._ask(
+            "DescribeConfigs", resources=(asked,), include_synonyms=False, include_documentation=False
+        )
+        (result,) = answer.results
+        self._check(result.error_code, result.error_message, "The brokers' settings cannot be read")
+        return [
+            Setting(one.name, one.value, int(one.config_source), one.read_only, one.is_sensitive)
+            for one in result.configs
+        ]
+
+    def change_broker_defaults(
+        self, changes: Mapping[str, str], unset: Sequence[str], *, validate_only: bool = False
+    ) -> None:
+        operations: list[tuple[str, int, str | None]] = []
+        operations += [(name, SET, value) for name, value in changes.items()]
+        operations += [(name, DELETE, None) for name in unset]
+        configs = tuple(
+            SimpleNamespace(name=name, config_operation=operation, value=value)
+            for name, operation, value in operations
+        )
+        asked = SimpleNamespace(resource_type=BROKER, resource_name="", configs=configs)
+        answer = self._ask("IncrementalAlterConfigs", resources=(asked,), validate_only=validate_only)
+        (outcome,) = answer.responses
+        self._check(outcome.error_code, outcome.error_message, "The brokers' settings are not changed")
 
     def log_sizes(self, broker: BrokerView) -> dict[TopicPartition, int]:
         """Bytes of each log that a broker has."""

@@ -1,14 +1,14 @@
 """`moldau config`: the configuration of topics and brokers, as the cluster has it; and the keys that Moldau
 knows.
 
-A value is text, checked by the cluster. Cluster-wide defaults of brokers are left out: librdkafka cannot name
-them.
+A value is text, checked by the cluster. What all brokers share is `broker all`; librdkafka cannot name it, so it
+is asked for by `cluster_client`.
 """
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,6 +23,8 @@ from moldau.cli.output import Column, count_of, good, note, print_json, print_ta
 if TYPE_CHECKING:
     from confluent_kafka.admin import ConfigEntry
 
+    from moldau.cli.cluster_client import ClusterClient, Setting
+
 SOURCES = {
     1: "topic",
     2: "changed while running",
@@ -34,6 +36,7 @@ SOURCES = {
     8: "group",
 }
 DEFAULT_SOURCE = 5
+ALL = "all"
 TOPIC_SOURCE = 1
 TOPICS_AT_ONCE = 200
 """In one request: each is answered with all its settings."""
@@ -47,14 +50,17 @@ kind_argument = click.argument("kind", type=click.Choice(["topic", "broker"]))
 
 
 def check_name(ctx: click.Context, _parameter: click.Parameter, name: str) -> str:
-    if ctx.params.get("kind") == "broker" and not name.isdigit():
+    if ctx.params.get("kind") == "broker" and name != ALL and not name.isdigit():
         raise usage(
-            f"'{name}' is no broker id.", "Broker ids are numbers; `moldau doctor` lists the brokers."
+            f"'{name}' is no broker id.",
+            f"Broker ids are numbers, and '{ALL}' is what all brokers share; `moldau doctor` lists the brokers.",
         )
     return name
 
 
-name_argument = click.argument("name", metavar="NAME|ID", shell_complete=complete_name, callback=check_name)
+name_argument = click.argument(
+    "name", metavar="NAME|ID|all", shell_complete=complete_name, callback=check_name
+)
 
 
 @click.group(
@@ -89,8 +95,12 @@ moldau config get broker 1 --all
 @json_option()
 def get(kind: str, name: str, keys: tuple[str, ...], everything: bool, target: Target, as_json: bool) -> None:
     """Show configs: what was changed, all, or the values of some keys."""
-    connection = Connection(target)
-    entries = read_configs(connection, kind, name)
+    entries: Mapping[str, ConfigEntry | Setting]
+    if is_all(kind, name):
+        with cluster_client(target) as client:
+            entries = {entry.name: entry for entry in client.broker_defaults()}
+    else:
+        entries = read_configs(Connection(target), kind, name)
     if keys:
         missing = [key for key in keys if key not in entries]
         if missing:
@@ -105,11 +115,21 @@ def get(kind: str, name: str, keys: tuple[str, ...], everything: bool, target: T
     elif chosen:
         columns = [Column("key", style="bold", fold=False), Column("value"), Column("from", style="dim")]
         print_table(columns, [[e.name, shown_value(e), SOURCES.get(e.source, "?")] for e in chosen])
-    if not keys and not everything and not as_json:
+    if not keys and not everything and not as_json and not is_all(kind, name):
         note(f"{count_of(len(entries) - len(chosen), 'key')} not changed here; --all shows them.")
 
 
-def document(entry: ConfigEntry) -> dict[str, Any]:
+def is_all(kind: str, name: str) -> bool:
+    return kind == "broker" and name == ALL
+
+
+def cluster_client(target: Target) -> ClusterClient:
+    from moldau.cli.cluster_client import ClusterClient
+
+    return ClusterClient(target)
+
+
+def document(entry: ConfigEntry | Setting) -> dict[str, Any]:
     return {
         "value": entry.value,
         "source": SOURCES.get(entry.source, "unknown"),
@@ -118,7 +138,7 @@ def document(entry: ConfigEntry) -> dict[str, Any]:
     }
 
 
-def shown_value(entry: ConfigEntry) -> str:
+def shown_value(entry: ConfigEntry | Setting) -> str:
     if entry.is_sensitive:
         return "(hidden)"
     return "" if entry.value is None else str(entry.value)
@@ -129,6 +149,8 @@ def shown_value(entry: ConfigEntry) -> str:
     examples="""
 moldau config set topic orders segment.bytes=104857600 flush.messages=1
 moldau config set broker 1 message.max.bytes=10485760
+# For all brokers of the cluster
+moldau config set broker all min.insync.replicas=2
 """,
 )
 @kind_argument
@@ -142,7 +164,11 @@ def set_configs(
 ) -> None:
     """Change configs; all of them or, where one is refused, none."""
     changes = parse_pairs(pairs, "config set")
-    change_configs(Connection(target), kind, name, changes, (), validate_only=validate_only)
+    if is_all(kind, name):
+        with cluster_client(target) as client:
+            client.change_broker_defaults(changes, (), validate_only=validate_only)
+    else:
+        change_configs(Connection(target), kind, name, changes, (), validate_only=validate_only)
     done = "would be changed" if validate_only else "changed"
     if as_json:
         print_json({"kind": kind, "name": name, "status": done, "configs": changes})
@@ -158,7 +184,11 @@ def set_configs(
 @json_option()
 def unset(kind: str, name: str, keys: tuple[str, ...], target: Target, as_json: bool) -> None:
     """Set configs back to their defaults."""
-    change_configs(Connection(target), kind, name, {}, keys)
+    if is_all(kind, name):
+        with cluster_client(target) as client:
+            client.change_broker_defaults({}, keys)
+    else:
+        change_configs(Connection(target), kind, name, {}, keys)
     if as_json:
         print_json({"kind": kind, "name": name, "status": "back to default", "keys": list(keys)})
     else:
@@ -253,7 +283,7 @@ def require_broker(connection: Connection, kind: str, name: str) -> None:
             )
 
 
-def is_changed(entry: ConfigEntry, kind: str) -> bool:
+def is_changed(entry: ConfigEntry | Setting, kind: str) -> bool:
     return bool(entry.source == TOPIC_SOURCE if kind == "topic" else entry.source != DEFAULT_SOURCE)
 
 

@@ -22,11 +22,12 @@ import click
 from moldau.cli.data_folder import PID_FILE, STORE_FILE, cannot_start
 from moldau.cli.errors import CliError, Exit, file_error, usage
 from moldau.cli.logging_setup import FORMATS, LEVELS, set_up_logging
+from moldau.cli.min_isr import MIN_ISR, Wanted, bring_into_force, warn_of_file
 
 if TYPE_CHECKING:
     from moldau.broker.node import Broker
     from moldau.config.broker import BrokerConfig
-    from moldau.runtime.ports import Runtime
+    from moldau.runtime.ports import Address, Runtime
     from moldau.store.port import Store
 
 log = logging.getLogger("moldau.cli")
@@ -44,6 +45,9 @@ class Launch:
     log_format: str = "auto"
     name: str = ""
     """Of the process among others of its kind, for the logs: `broker-2`."""
+    min_isr: Wanted | None = None
+    """What the cluster is to have before this broker is ready."""
+    is_from_file: bool = False
 
     @property
     def pid_file(self) -> str:
@@ -173,6 +177,10 @@ async def serve(
     broker.on_opened = tune_gc
     try:
         await start(broker, launch)
+        if launch.min_isr is not None:
+            await bring_into_force(runtime, reached_here(broker), launch.min_isr)
+        if launch.is_from_file:
+            warn_of_file(launch.config, broker.config[MIN_ISR])
         runtime.tasks.spawn(stop_on_failure(broker, stopping), name="watch for failure")
         write_pid(launch.pid_file)  # only now is the folder ours: until here the file may be another broker's
         on_ready(broker.bootstrap_servers)
@@ -187,6 +195,12 @@ async def serve(
         await store.close()
         remove_pid(launch.pid_file)
     log.info("stopped")
+
+
+def reached_here(broker: Broker) -> Address:
+    """Where this process reaches its own broker."""
+    host, port = next(iter(broker.listeners.values())).address
+    return "localhost" if host in ("", "0.0.0.0", "::") else host, port
 
 
 async def opened_store(runtime: Runtime, launch: Launch) -> Store:

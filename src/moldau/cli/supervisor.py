@@ -22,9 +22,11 @@ from moldau.cli.acquainted import wait_until_acquainted
 from moldau.cli.data_folder import PID_FILE
 from moldau.cli.errors import CliError, Exit
 from moldau.cli.launch import announce
+from moldau.cli.min_isr import Wanted, bring_into_force
 from moldau.cli.restarts import Restarts
 from moldau.cli.supervised import STOP, Order
 from moldau.runtime.ports import Address
+from moldau.runtime.real import close_runtime, real_runtime
 from moldau.runtime.real.process import install_signal_handlers
 
 log = logging.getLogger("moldau.cli")
@@ -155,7 +157,9 @@ class Keeper:
 
 
 class Supervisor:
-    def __init__(self, orders: Sequence[Order], *, restarts: bool) -> None:
+    def __init__(self, orders: Sequence[Order], *, restarts: bool, min_isr: Wanted | None = None) -> None:
+        """`min_isr`: what the cluster is to have before it is ready."""
+        self._min_isr = min_isr
         self._keepers = [Keeper(order, restarts=restarts) for order in orders]
         self._tasks = [asyncio.ensure_future(keeper.keep()) for keeper in self._keepers]
         self._stopping = asyncio.Event()
@@ -198,7 +202,14 @@ class Supervisor:
 
     async def _all_started(self) -> None:
         await asyncio.gather(*(asyncio.shield(keeper.started) for keeper in self._keepers))
-        await wait_until_acquainted([keeper.address for keeper in self._keepers])
+        addresses = [keeper.address for keeper in self._keepers]
+        runtime = real_runtime()
+        try:
+            await wait_until_acquainted(runtime, addresses)
+            if self._min_isr is not None:
+                await bring_into_force(runtime, addresses[0], self._min_isr)
+        finally:
+            close_runtime(runtime)
 
     async def _all_ended(self) -> None:
         await asyncio.gather(*(asyncio.shield(task) for task in self._tasks))
@@ -220,11 +231,13 @@ class Supervisor:
                 task.cancel()
 
 
-def supervise(orders: Sequence[Order], *, restarts: bool, as_json: bool, data: str) -> Exit:
+def supervise(
+    orders: Sequence[Order], *, restarts: bool, as_json: bool, data: str, min_isr: Wanted | None = None
+) -> Exit:
     """Run the brokers until a signal, or until none is left."""
 
     async def main() -> Exit:
-        supervisor = Supervisor(orders, restarts=restarts)
+        supervisor = Supervisor(orders, restarts=restarts, min_isr=min_isr)
         install_signal_handlers(asyncio.get_running_loop(), supervisor.stop)
         return await supervisor.run(on_ready)
 

@@ -24,6 +24,7 @@ from moldau.cli.errors import Exit, usage
 from moldau.cli.help import Command
 from moldau.cli.launch import Launch, log_options, read_config, run_broker, store_option, store_url
 from moldau.cli.logging_setup import set_up_logging
+from moldau.cli.min_isr import wanted_of
 from moldau.cli.options import Whole, json_option, parse_pairs, set_option
 from moldau.cli.up_plan import (
     BROKERS_MAX,
@@ -145,7 +146,8 @@ def run_one(folder: str, store: str | None, options: dict[str, str], look: Look)
     prepare_folder(folder, "--data")
     prepare_folder(broker_folder(folder, broker_id), "--data")
     url = store_url(store or config["moldau.store"], os.path.join(folder, STORE_FILE))
-    run_broker(Launch(config, url, *look))
+    wanted = wanted_of(options, before=1, brokers=1)
+    run_broker(Launch(config, url, *look, min_isr=wanted))
 
 
 def run_several(
@@ -164,6 +166,7 @@ def run_several(
         configs = configs_of(base, folder, number, ports.take)
         ports.let_servers_have_them()
         new = new_brokers(folder, number)
+        wanted = wanted_of(options, before=number - len(new), brokers=number)
         prepare_folder(folder, "--data")
         for config in configs:
             prepare_folder(config.log_dir, "--data")
@@ -179,7 +182,7 @@ def run_several(
             )
             for config in configs
         ]
-        return supervise(orders, restarts=restarts, as_json=look.as_json, data=folder)
+        return supervise(orders, restarts=restarts, as_json=look.as_json, data=folder, min_isr=wanted)
     finally:
         ports.close()
 

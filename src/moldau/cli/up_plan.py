@@ -24,7 +24,7 @@ PORT_MAX = 65535
 def settings_for(brokers: int) -> dict[str, str]:
     """Where `moldau up` starts from something else than Kafka's default."""
     copies = min(REPLICAS_WANTED, brokers)
-    in_sync = 2 if brokers >= REPLICAS_WANTED else 1
+    in_sync = in_sync_for(brokers)
     settings = {
         # On one machine, for one person: nobody else is about to join a group.
         "group.initial.rebalance.delay.ms": "0",
@@ -35,6 +35,11 @@ def settings_for(brokers: int) -> dict[str, str]:
     if brokers > 1:
         settings |= {"default.replication.factor": str(copies), "min.insync.replicas": str(in_sync)}
     return settings
+
+
+def in_sync_for(brokers: int) -> int:
+    """`min.insync.replicas` of a cluster of so many."""
+    return 2 if brokers >= REPLICAS_WANTED else 1
 
 
 def number_of_brokers(data: str, wanted: int | None) -> int:

@@ -246,15 +246,22 @@ def _changed(image: ClusterImage, asked: Alterations, keys: Mapping[str, Key]) -
         elif change.operation in (Operation.APPEND, Operation.SUBTRACT):
             operation = Operation(change.operation)
             before = configs.get(change.name)
-            configs[change.name] = _changed_list(keys.get(change.name), change.name, before, value, operation)
+            key = keys.get(change.name)
+            if key is None or key.type is not Type.LIST:
+                raise _bad_config(_no_list(asked.type, operation, change.name))
+            configs[change.name] = _changed_list(key, before, value, operation)
         else:
             raise KafkaError(ErrorCode.unknown_server_error)
     return configs
 
 
-def _changed_list(key: Key | None, name: str, before: str | None, value: str, operation: Operation) -> str:
-    if key is None or key.type is not Type.LIST:
-        raise _bad_config(f"Can't {operation.name} to key {name} because its type is not LIST.")
+def _no_list(type_: int, operation: Operation, name: str) -> str:
+    if type_ == ResourceType.BROKER:
+        return f"Config value {operation.name.lower()} is not allowed for config key: {name}"
+    return f"Can't {operation.name} to key {name} because its type is not LIST."
+
+
+def _changed_list(key: Key, before: str | None, value: str, operation: Operation) -> str:
     # A list that is not set yet starts from its default, not from the broker's.
     items = _items(key.default or "" if before is None else before)
     named = _items(value)

@@ -121,7 +121,7 @@ class Controller:
         self._began_at = state.image.position
         self._min_isr_at = self._began_at
         """When a min.insync.replicas was last changed, as far as this controller knows."""
-        self._settings = broker.config
+        self._settings: BrokerConfig | None = None
 
     @property
     def image(self) -> ClusterImage:
@@ -357,8 +357,8 @@ class Controller:
         return proposed.answer or []
 
     def _check_knows_min_isr(self, broker_id: int) -> None:
-        """A leader takes its new set from the answer, and min.insync.replicas from what it has heard so far. It must not
-        commit with a set that is too small by now: those who fall out of that stay eligible.
+        """A leader takes its new set from the answer, and min.insync.replicas from what it has heard so far. It must
+        not commit with a set that is too small by now: those who fall out of that stay eligible.
         """
         if self.position_of(broker_id) < self._min_isr_at:
             reason = f"broker {broker_id} has not heard of another min.insync.replicas yet"
@@ -429,9 +429,10 @@ class Controller:
         of_all = self.image.configs(ALL_BROKERS)
         config = self._broker.config
         own = self.image.configs(ConfigResource(ResourceType.BROKER, str(config.node_id)))
-        if (of_all, own) != (self._settings.dynamic_default, self._settings.dynamic):
-            self._settings = config.with_dynamic(of_all, own)
-        return self._settings
+        known = self._settings
+        if known is None or (known.dynamic_default, known.dynamic) != (of_all, own):
+            known = self._settings = config.with_dynamic(of_all, own)
+        return known
 
     def _rules(self) -> Rules:
         return Rules(self._config)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from moldau.config.broker import BrokerConfig
 from moldau.config.key import ConfigError
 from moldau.config.topic import check_topic_overrides, topic_config
+from moldau.controller.rules import MIN_ISR
 from moldau.importer.kraft_cluster import KafkaTopic
 from moldau.importer.source import Source
 from moldau.importer.source_log import SourceLog
@@ -25,6 +26,9 @@ from moldau.metadata.records import (
 )
 
 NOTED_NAMES_MAX = 3
+
+Configs = Mapping[tuple[int, str], Mapping[str, str]]
+"""Settings by the type and the name of what they are for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ def plan_import(source: Source, now_ms: int) -> Plan:
     plan = Plan(source)
     for topic in source.cluster.topics:
         plan.records.append(_topic(source, topic, plan.notes))
-    for (type_, name), configs in sorted(source.cluster.configs.items()):
+    for (type_, name), configs in sorted(_with_one_min_isr(source, plan.notes).items()):
         resource = ConfigResource(ResourceType(type_), name)
         if resource.type is ResourceType.BROKER:
             configs = _broker_configs(source.node_id, name, configs, plan.notes)
@@ -59,6 +63,18 @@ def plan_import(source: Source, now_ms: int) -> Plan:
     plan.notes.extend(_notes(source))
     plan.notes.extend(_old_records(plan, now_ms))
     return plan
+
+
+def _with_one_min_isr(source: Source, notes: list[str]) -> Configs:
+    """Kafka's settings. A min.insync.replicas of the broker alone, as Kafka allows without KIP-966, is that of all."""
+    configs = dict(source.cluster.configs)
+    of_broker, of_all = (int(ResourceType.BROKER), str(source.node_id)), (int(ResourceType.BROKER), "")
+    own = dict(configs.get(of_broker, {}))
+    if MIN_ISR in own:
+        value = own.pop(MIN_ISR)
+        configs |= {of_broker: own, of_all: {**configs.get(of_all, {}), MIN_ISR: value}}
+        notes.append(f"{MIN_ISR}={value} of broker {source.node_id} is that of all brokers now.")
+    return configs
 
 
 def _topic(source: Source, topic: KafkaTopic, notes: list[str]) -> TopicCreated:

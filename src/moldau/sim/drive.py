@@ -72,6 +72,10 @@ class Drive:
         them."""
         self._changes_left = changes
 
+    @property
+    def will_crash(self) -> bool:
+        return self._changes_left is not None
+
     def host_ended(self) -> None:
         """Locks end with the process that held them, and so does a crash that was to come."""
         self.locks.clear()

@@ -8,12 +8,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-from moldau.base.errors import ErrorCode
+from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
 from moldau.broker.node import Broker
 from moldau.config.broker import BrokerConfig
 from moldau.controller.configs import Alteration, Alterations
 from moldau.controller.leaders import Election
+from moldau.controller.producer_ids import Block, ProducerIds
 from moldau.controller.reassignments import Reassignment
 from moldau.controller.topics import NewTopic, TopicReference
 from moldau.metadata.difference import Difference
@@ -660,5 +661,19 @@ def test_where_files_differ_min_insync_replicas_is_one_value_and_nothing_acknowl
         await stage.until(lambda: stage.state().leader == NO_LEADER)
         await stage.start(3)
         await stage.until(lambda: stage.state().leader == 3)
+
+    run(stage, scene)
+
+
+def test_a_producer_is_told_to_come_again_where_no_ids_can_be_had(stage: Stage) -> None:
+    async def refuse() -> Block:
+        raise KafkaError(ErrorCode.kafka_storage_error)
+
+    async def scene() -> None:
+        await stage.start(1)
+        stage.brokers[1]._producer_ids = ProducerIds(refuse)
+        with pytest.raises(KafkaError) as refused:
+            await stage.brokers[1].next_producer_id()
+        assert refused.value.code is ErrorCode.coordinator_load_in_progress
 
     run(stage, scene)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from moldau.cli.errors import CliError, Exit
+from moldau.cli.min_isr import Wanted, wanted_of
 from moldau.cli.restarts import PAUSE_S_MAX, STEADY_S, Restarts
 from moldau.cli.up_plan import configs_of, new_brokers, number_of_brokers, settings_for
 from moldau.config.broker import BrokerConfig
@@ -111,6 +112,24 @@ def test_no_broker_is_left_out(tmp_path: Path, there: tuple[int, ...], wanted: i
 def test_brokers_that_join_a_cluster_of_before_are_known(tmp_path: Path) -> None:
     assert new_brokers(str(tmp_path), 3) == []
     assert new_brokers(folder(tmp_path, 1), 3) == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("options", "before", "brokers", "wanted"),
+    [
+        ({"min.insync.replicas": "3"}, 3, 3, Wanted(3)),
+        ({"min.insync.replicas": "1"}, 1, 3, Wanted(1)),
+        ({}, 3, 3, None),
+        ({}, 1, 3, Wanted(2, instead_of=1)),
+        ({}, 2, 4, Wanted(2, instead_of=1)),
+        ({}, 1, 2, None),
+        ({}, 3, 5, None),
+    ],
+)
+def test_min_isr_is_as_was_asked_for_or_as_more_brokers_bring(
+    options: dict[str, str], before: int, brokers: int, wanted: Wanted | None
+) -> None:
+    assert wanted_of(options, before=before, brokers=brokers) == wanted
 
 
 def test_a_broker_that_worked_is_started_again_at_once_and_one_that_fails_after_longer_and_longer_pauses() -> (

@@ -16,6 +16,7 @@ from moldau.importer.plan import plan_import
 from moldau.importer.refusal import ImportRefused
 from moldau.importer.source import Source, survey
 from moldau.log.snapshots import read_snapshot, write_snapshot
+from moldau.metadata.records import ConfigChanged, ConfigResource, ResourceType
 from moldau.records.record import Record, build_batch
 
 from . import forge
@@ -258,6 +259,17 @@ def test_settings_that_moldau_would_refuse_are_left_out_and_told(node: Path) -> 
     for name in ("retention.ms=soon", "message.downconversion.enable", "advertised.listeners of broker 7"):
         assert f"{name}" in told
     assert "9" not in {record.resource.name for record in plan.records if hasattr(record, "resource")}
+
+
+def test_a_min_isr_of_the_broker_alone_is_that_of_the_cluster(node: Path) -> None:
+    forge.add_records(metadata(node), forge.config(4, "7", "min.insync.replicas", "2"))
+    plan = plan_import(look(node), NOW_MS)
+    settings = {
+        record.resource: record.configs for record in plan.records if isinstance(record, ConfigChanged)
+    }
+    assert settings[ConfigResource(ResourceType.BROKER, "")]["min.insync.replicas"] == "2"
+    assert settings[ConfigResource(ResourceType.BROKER, "7")] == {"log.cleaner.threads": "2"}
+    assert "min.insync.replicas=2 of broker 7 is that of all brokers now." in plan.notes
 
 
 def test_folders_of_no_topic_are_told(node: Path) -> None:

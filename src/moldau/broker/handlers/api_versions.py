@@ -37,9 +37,8 @@ FEATURES = (
 )
 """Name, the versions that are supported and the one in force (KIP-584). By the version of groups clients know that
 there are consumer groups (KIP-848); by that of transactions, that an epoch belongs to each of them, and that brokers
-add partitions themselves (KIP-890). Eligible leader replicas (KIP-966) are kept always. Unlike Kafka, Moldau does not
-make `min.insync.replicas` a dynamic setting of the cluster for that: what a configuration file says stays in force, and
-shows as what it is."""
+add partitions themselves (KIP-890). Eligible leader replicas (KIP-966) are kept always, so that `min.insync.replicas`
+is always a dynamic setting of the whole cluster (`controller.min_isr`)."""
 FEATURES_EPOCH = 0
 FEATURES_FROM_0_SINCE_VERSION = 4
 """Before that, features that are supported from version 0 on are left out, as Kafka's ApiVersionsResponse does: Java

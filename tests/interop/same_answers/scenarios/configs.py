@@ -202,6 +202,7 @@ def incremental_alter_configs(talk: Conversation) -> None:
             ("min.insync.replicas", SET, "0"),
             ("min.insync.replicas", DELETE, None),
             ("min.insync.replicas", APPEND, "2"),
+            ("min.insync.replicas", SUBTRACT, "2"),
         ):
             ask(f"broker {name!r}: {change}", change, kind=BROKER, name=name)
     for number in "2", "1":  # and back

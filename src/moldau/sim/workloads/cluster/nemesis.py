@@ -166,7 +166,7 @@ class ClusterNemesis(Nemesis):
         not caught up since then."""
         if node.is_tainted and self._has_caught_up(node):
             node.is_tainted = False
-        return node.is_tainted or node.is_doubtful
+        return node.is_tainted or node.is_doubtful or node.host.drive.will_crash
 
     def _has_caught_up(self, node: BrokerNode) -> bool:
         broker = node.broker

@@ -1,4 +1,5 @@
-"""The other brokers, by id and lane: a peer is made when it is first asked for, and closed when its broker is gone.
+"""The other brokers, by id and lane: a peer is made when it is first asked for, and kept: of a broker that is gone,
+without an address, as it may come back to those who have its peer still.
 
 A broker answers the requests of one connection in order, so that a long poll holds up all that comes behind it. What
 waits and what must not wait therefore have connections of their own: a lane is the name of such a line ("fetcher 0",
@@ -34,11 +35,11 @@ class Peers:
     def peer(self, broker_id: int, lane: str = "") -> Peer:
         """Disconnected where no such broker is known; Busy where there are too many, all of them in use."""
         key = (broker_id, lane)
+        address = self._address_of(broker_id)
+        if address is None:
+            raise Disconnected(f"broker {broker_id} is not known")
         peer = self._peers.pop(key, None)
         if peer is None:
-            address = self._address_of(broker_id)
-            if address is None:
-                raise Disconnected(f"broker {broker_id} is not known")
             if len(self._peers) >= self._peers_max:
                 self._make_room()
             name = f"{self._client_id} {lane}" if lane else self._client_id
@@ -47,15 +48,12 @@ class Peers:
         return peer
 
     def refresh(self) -> None:
-        """Close the peers of brokers that are gone, follow those that have moved, and try again to reach those that
-        could not be reached: one of them may be back."""
-        for key, peer in list(self._peers.items()):
-            address = self._address_of(key[0])
-            if address is None:
-                del self._peers[key]
-                peer.close(f"broker {key[0]} has left the cluster")
-            else:
-                peer.on_address_changed(address)
+        """Disconnect the peers of brokers that are gone, follow those that have moved, and try again to reach those
+        that could not be reached: one of them may be back."""
+        for (broker_id, _), peer in self._peers.items():
+            address = self._address_of(broker_id)
+            peer.on_address_changed(address)
+            if address is not None:
                 peer.end_pause()
 
     def close(self) -> None:

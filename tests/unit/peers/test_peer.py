@@ -323,11 +323,35 @@ def test_peers_are_made_once_and_follow_the_cluster(engine: Engine) -> None:
         await beat(first)
         await beat(lane)
         assert len(other.connections) == 2
-        assert len(peers) == 2
         peers.close()
         assert not first.is_connected
         broker.close()
         other.close()
+
+    engine.run(main)
+
+
+def test_who_has_the_peer_of_a_broker_that_was_gone_reaches_it_when_it_is_back(engine: Engine) -> None:
+    async def main(runtime: Runtime) -> None:
+        broker, again = Broker(runtime, beating), Broker(runtime, beating)
+        addresses: dict[int, Address] = {1: broker.address}
+        peers = Peers(runtime, "test", addresses.get)
+        peer = peers.peer(1)
+        await beat(peer)
+        del addresses[1]
+        peers.refresh()
+        assert not peer.is_connected
+        waiting = runtime.tasks.spawn(peer.connection(waits=True), name="waiting")
+        await runtime.tasks.sleep(0)
+        addresses[1] = again.address
+        peers.refresh()
+        await waiting
+        await beat(peer)
+        assert peers.peer(1) is peer
+        assert len(again.connections) == 1
+        peers.close()
+        broker.close()
+        again.close()
 
     engine.run(main)
 

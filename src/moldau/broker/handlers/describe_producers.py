@@ -1,4 +1,6 @@
-"""DescribeProducers (61): the producers that a partition's leader remembers (KIP-664)."""
+"""DescribeProducers (61): the producers that a replica of a partition remembers, be it the leader or not (KIP-664): who
+looks for transactions that hang (`kafka-transactions find-hanging --broker-id`) asks one broker for all that it has.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ def _describe(broker: DataBroker, topic: str, index: int) -> PartitionProducers:
         return PartitionProducers(index, ErrorCode.unknown_topic_or_partition, NOT_HOSTED)
     try:
         partition = broker.partition(topic, index)
-        error = partition.check_readable()
+        error = partition.check_held()
     except KafkaError as reason:
         error = reason.code
     if error:

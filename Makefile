@@ -68,8 +68,8 @@ golden: setup  ## capture requests and answers from the Apache Kafka at KAFKA=ho
 	PYTHONPATH=tests $(BIN)/python -m golden.capture $(KAFKA)
 
 .PHONY: foreign
-foreign: setup interop-setup  ## suites of other clients on a fresh broker (SUITE=franz-go, ON=kafka, PART=ci)
-	@PYTHONPATH=tests $(BIN)/python -m foreign $(SUITE) --on $(or $(ON),moldau) --part $(or $(PART),all)
+foreign: setup interop-setup  ## suites of other clients on a fresh broker (SUITE=franz-go, ON=kafka, BROKERS=3, PART=ci)
+	@PYTHONPATH=tests $(BIN)/python -m foreign $(SUITE) --on $(or $(ON),moldau) --brokers $(or $(BROKERS),1) --part $(or $(PART),all)
 
 sim: setup  ## simulate all workloads with fresh seeds for about MINUTES=10
 	$(BIN)/python -m moldau.sim --workload all --seed $$(date +%s) --runs $$(( $(MINUTES) * 9 ))

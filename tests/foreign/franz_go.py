@@ -87,7 +87,7 @@ class FranzGo(Suite):
     def command(self, folder: Path, scratch: Path, run: str, address: str, *, is_ci: bool) -> Command:
         environment = {
             "KGO_SEEDS": address,
-            "KGO_TEST_RF": "1",
+            "KGO_TEST_RF": str(len(address.split(","))),
             "KGO_TEST_RECORDS": str(RECORDS_IN_CI if is_ci else RECORDS),
         }
         words = [str(self._binary(folder)), "-test.run", f"^{run}$", "-test.v", "-test.count=1"]

@@ -126,7 +126,7 @@ class KafkaPython(Suite):
             "PYTHONDONTWRITEBYTECODE": "1",
             "COLUMNS": "250",  # else reasons are cut
             "KAFKA_VERSION": KAFKA_VERSION,
-            "KAFKA_URI": f"kafka://{address}",
+            "KAFKA_URI": f"kafka://{address.partition(',')[0]}",
             "KAFKA_ROOT": str(folder),  # only looked for, where the broker runs already
         }
 

@@ -2,11 +2,13 @@
 
 A line is `test name — reason`; empty lines and lines that begin with `#` are left alone. On Apache Kafka the list is
 what is not the measure; on Moldau what is expected to fail. A test that is skipped has not passed: a suite that leaves
-out what the broker does not serve proves nothing, so it needs its line like a failure.
+out what the broker does not serve proves nothing, so it needs its line like a failure. What follows `[BROKERS=3]` on a
+line of its own counts for clusters of so many brokers only.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,7 @@ from pathlib import Path
 from .suite import Outcome, Result
 
 SEPARATOR = " — "
+_SECTION = re.compile(r"\[BROKERS=(\d+)\]")
 
 
 class BadList(Exception):
@@ -33,15 +36,19 @@ class Verdict:
         return not (self.unexpected or self.passed_after_all or self.unknown)
 
 
-def read_list(path: Path) -> dict[str, str]:
+def read_list(path: Path, brokers: int = 1) -> dict[str, str]:
     """Test name -> reason. A suite without such failures has no file."""
-    return parse_list(path.read_text(), path.name) if path.exists() else {}
+    return parse_list(path.read_text(), path.name, brokers) if path.exists() else {}
 
 
-def parse_list(text: str, where: str) -> dict[str, str]:
+def parse_list(text: str, where: str, brokers: int = 1) -> dict[str, str]:
     reasons: dict[str, str] = {}
+    counts = True
     for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.startswith("#"):
+        if section := _SECTION.fullmatch(line):
+            counts = int(section[1]) == brokers
+            continue
+        if not counts or not line.strip() or line.startswith("#"):
             continue
         name, _, reason = (part.strip() for part in line.partition(SEPARATOR))
         if not name or not reason:

@@ -18,9 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from moldau.bench.server import Server
-
-from .brokers import fresh_broker
+from .brokers import Brokers, fresh_brokers
 from .lists import BadList, Verdict, judge, read_list
 from .processes import run as run_command
 from .suite import Outcome, Result, Suite
@@ -35,9 +33,10 @@ CI_TIMEOUT_S = 900
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What of a suite to run, and on which broker."""
+    """What of a suite to run, and on which brokers."""
 
     on_kafka: bool = False
+    brokers: int = 1
     is_ci: bool = False
     pattern: str = "*"
 
@@ -71,13 +70,13 @@ def built(suite: Suite) -> Path:
 def run_suite(suite: Suite, choice: Choice) -> Summary | None:
     """Run what was chosen, print the results and the verdict. None: there are no results to judge."""
     folder = built(suite)
-    not_the_measure = read_list(HERE / "not_the_measure" / f"{suite.name}.txt")
-    expected = read_list(HERE / "expected" / f"{suite.name}.txt")
+    not_the_measure = read_list(HERE / "not_the_measure" / f"{suite.name}.txt", choice.brokers)
+    expected = read_list(HERE / "expected" / f"{suite.name}.txt", choice.brokers)
     may_fail = not_the_measure if choice.on_kafka else expected
     left_out: Mapping[str, str] = {} if choice.on_kafka else not_the_measure
     began_s = time.monotonic()
     settings = {**suite.settings, **suite.kafka_settings} if choice.on_kafka else suite.settings
-    with fresh_broker(settings, suite.topics, on_kafka=choice.on_kafka) as server:
+    with fresh_brokers(settings, suite.topics, on_kafka=choice.on_kafka, count=choice.brokers) as server:
         print(f"{suite.name} {suite.version} on {server.name}, {server.bootstrap_servers}", flush=True)
         results = list(_run_all(suite, folder, server, choice, left_out, may_fail))
         if server.ended():
@@ -102,12 +101,14 @@ def run_suite(suite: Suite, choice: Choice) -> Summary | None:
 def _run_all(
     suite: Suite,
     folder: Path,
-    server: Server,
+    server: Brokers,
     choice: Choice,
     left_out: Mapping[str, str],
     may_fail: Mapping[str, str],
 ) -> Iterator[Result]:
-    logs = cache_folder() / "logs" / f"{suite.name}-{'kafka' if choice.on_kafka else 'moldau'}"
+    logs = (
+        cache_folder() / "logs" / f"{suite.name}-{'kafka' if choice.on_kafka else 'moldau'}-{choice.brokers}"
+    )
     whole_timeout_s = min(suite.whole_timeout_s, CI_TIMEOUT_S if choice.is_ci else math.inf)
     deadline_s = time.monotonic() + whole_timeout_s
     runs = suite.runs(folder)

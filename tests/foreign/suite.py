@@ -70,7 +70,8 @@ class Suite(ABC):
 
     @abstractmethod
     def command(self, folder: Path, scratch: Path, run: str, address: str, *, is_ci: bool) -> Command:
-        """The process of a run; `scratch` is an empty folder of its own, thrown away after it."""
+        """The process of a run; `scratch` is an empty folder of its own, thrown away after it, `address` that of
+        the broker, or of each of several, with commas."""
 
     @abstractmethod
     def read(self, run: str, ended: Ended) -> list[Result]:

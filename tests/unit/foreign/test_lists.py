@@ -37,6 +37,12 @@ def test_a_name_that_stands_there_twice_is_refused() -> None:
         parse_list("a test — one\na test — two", "x.txt")
 
 
+def test_what_follows_a_number_of_brokers_counts_for_so_many_only() -> None:
+    text = "a — always\n[BROKERS=1]\nb — alone\n[BROKERS=3]\nc — of three\n"
+    assert list(parse_list(text, "x.txt")) == ["a", "b"]
+    assert list(parse_list(text, "x.txt", 3)) == ["a", "c"]
+
+
 def test_a_suite_without_failures_needs_no_file(tmp_path: Path) -> None:
     assert read_list(tmp_path / "none.txt") == {}
 
@@ -60,13 +66,15 @@ def test_a_line_for_no_test_is_wrong_where_all_tests_ran() -> None:
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_the_lists_of_a_suite_can_be_read_and_share_no_test(suite: str) -> None:
-    expected = read_list(LISTS / "expected" / f"{suite}.txt")
-    assert not expected.keys() & read_list(LISTS / "not_the_measure" / f"{suite}.txt").keys()
+    for brokers in (1, 3):
+        expected = read_list(LISTS / "expected" / f"{suite}.txt", brokers)
+        assert not expected.keys() & read_list(LISTS / "not_the_measure" / f"{suite}.txt", brokers).keys()
 
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_expected_failures_only_become_fewer(suite: str) -> None:
-    assert len(read_list(LISTS / "expected" / f"{suite}.txt")) == LENGTHS[suite]
+    for brokers in (1, 3):
+        assert len(read_list(LISTS / "expected" / f"{suite}.txt", brokers)) == LENGTHS[suite]
 
 
 @pytest.mark.parametrize("folder", ["expected", "not_the_measure"])

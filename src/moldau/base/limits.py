@@ -70,6 +70,9 @@ that it cannot be asked, and come again."""
 OUTBOX_WEIGHT_PER_REQUEST = 5_000
 """Partitions named in one request for them, unless a single transaction has more."""
 
+COORDINATOR_CALLS_HELD_MAX = 200
+"""Requests that wait for one partition of a coordinator while it is loaded; further ones are told that it loads."""
+
 COORDINATOR_NOTES_HELD_MAX = 1_000
 """Events of the cluster (topics made or deleted) that are kept for a coordinator while it is loaded. Further ones are
 not told, as none are in Kafka: offsets of a deleted topic then stay until they expire."""

@@ -6,7 +6,8 @@ Guarantees:
 - Answers and effects come after the high watermark has passed everything that was written before them, so no client
   is told, and nobody reads, what could still be lost. There is nothing to take back: state that was applied and is lost
   with leadership goes with the whole shard.
-- A log is replayed in pieces; meanwhile every request is answered COORDINATOR_LOAD_IN_PROGRESS.
+- A log is replayed in pieces. Meanwhile requests wait, in order; where it takes longer than a moment they are answered
+  COORDINATOR_LOAD_IN_PROGRESS, which Kafka's does at once, and which some clients show to their application.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any, Generic
 
 from moldau.base.errors import ErrorCode, KafkaError
-from moldau.base.limits import COORDINATOR_NOTES_HELD_MAX
+from moldau.base.limits import COORDINATOR_CALLS_HELD_MAX, COORDINATOR_NOTES_HELD_MAX
 from moldau.coordinator.fields import BadFields
 from moldau.coordinator.journal import RECORD_OVERHEAD_BYTES, Entry, Journal
 from moldau.coordinator.reply import Reply
@@ -30,6 +32,10 @@ log = logging.getLogger(__name__)
 
 RECORDS_PER_TURN = 256
 """Records replayed in one turn of the loop: about two milliseconds."""
+CALLS_PER_TURN = 20
+"""Requests that have waited for the load, served in one turn."""
+PATIENCE_S = 3.0
+"""How long requests wait for the load."""
 RELOAD_DELAY_S = (0.1, 0.5, 2.0, 10.0)
 """Between attempts to load a log that cannot be read."""
 
@@ -79,6 +85,9 @@ class Driver(Generic[ShardT]):
         self._waiting: deque[_Waiting] = deque()
         self._held: list[Callable[[ShardT, Moment], Decision]] = []  # for after the load
         self._has_dropped_notes = False
+        self._calls: deque[tuple[Callable[[], None], Reply]] = deque()
+        """Requests that wait for the load, and those behind them."""
+        self._patience: Timer | None = tasks.call_later(PATIENCE_S, self._lose_patience)
         self._is_writing = False
         self._timer: Timer | None = None
         self._timer_due_ms = 0
@@ -99,6 +108,7 @@ class Driver(Generic[ShardT]):
                 attempt += 1
         if self.state is State.LOADING:
             self._activate()
+            await self._serve_calls()
 
     def _activate(self) -> None:
         self.state = State.ACTIVE
@@ -109,19 +119,41 @@ class Driver(Generic[ShardT]):
         for decide in held:
             self._carry_out(decide(self._shard, moment), moment)
 
+    async def _serve_calls(self) -> None:
+        """Who comes meanwhile is served behind those who have waited."""
+        self._end_patience()
+        while self._calls:
+            for _ in range(min(CALLS_PER_TURN, len(self._calls))):
+                call, _reply = self._calls.popleft()
+                call()
+            await self._tasks.sleep(0)
+
+    def _lose_patience(self) -> None:
+        self._patience = None
+        calls, self._calls = self._calls, deque()
+        for _call, reply in calls:
+            reply.fail(ErrorCode.coordinator_load_in_progress)
+
+    def _end_patience(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
     def close(self, error: ErrorCode = ErrorCode.not_coordinator) -> None:
         """Give up leadership: whoever waits is told, and the state is forgotten."""
         if self.state is State.CLOSED:
             return
         was_active = self.state is State.ACTIVE
         self.state = State.CLOSED
+        self._end_patience()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if was_active:
             self._journal.on_committed(None)
         waiting, self._waiting = self._waiting, deque()
-        replies = [reply for one in waiting for reply, _ in one.answers]
+        calls, self._calls = self._calls, deque()
+        replies = [reply for one in waiting for reply, _ in one.answers] + [reply for _call, reply in calls]
         for reply in [*replies, *self._shard.parked()]:
             reply.fail(error)
 
@@ -155,8 +187,10 @@ class Driver(Generic[ShardT]):
 
     def write(self, decide: Callable[[ShardT, Moment], Decision], reply: Reply) -> None:
         """An event that may change the state. `decide` parks the reply, or answers it in its decision."""
-        if self._refuse(reply):
-            return
+        if not self._waits(partial(self._decide, decide), reply):
+            self._decide(decide)
+
+    def _decide(self, decide: Callable[[ShardT, Moment], Decision]) -> None:
         moment = self._moment()
         self._carry_out(decide(self._shard, moment), moment)
 
@@ -171,15 +205,11 @@ class Driver(Generic[ShardT]):
                     "%s takes long to load: it does not hear of all that happens meanwhile", self.name
                 )
         elif self.state is State.ACTIVE:
-            moment = self._moment()
-            self._carry_out(decide(self._shard, moment), moment)
+            self._decide(decide)
 
     def read(self, look: Callable[[ShardT, Moment], Any], reply: Reply) -> None:
         """Look at the state; answered when all that was seen is committed."""
-        if self._refuse(reply):
-            return
-        moment = self._moment()
-        self._carry_out(Decision(answers=((reply, look(self._shard, moment)),)), moment)
+        self.write(lambda shard, moment: Decision(answers=((reply, look(shard, moment)),)), reply)
 
     def apply_marker(self, producer: Producer, *, is_commit: bool) -> None:
         """A transaction's marker was appended to the partition by its coordinator."""
@@ -187,11 +217,16 @@ class Driver(Generic[ShardT]):
             self._shard.apply_marker(producer, is_commit=is_commit)
             self._next_offset = self._journal.next_offset
 
-    def _refuse(self, reply: Reply) -> bool:
-        if self.state is State.ACTIVE:
+    def _waits(self, call: Callable[[], None], reply: Reply) -> bool:
+        """Whether a request cannot be served now: it waits for the load, or is refused."""
+        if self.state is State.ACTIVE and not self._calls:
             return False
-        loading = self.state is State.LOADING
-        reply.fail(ErrorCode.coordinator_load_in_progress if loading else ErrorCode.not_coordinator)
+        if self.state is State.CLOSED:
+            reply.fail(ErrorCode.not_coordinator)
+        elif (self._patience or self._calls) and len(self._calls) < COORDINATOR_CALLS_HELD_MAX:
+            self._calls.append((call, reply))
+        else:
+            reply.fail(ErrorCode.coordinator_load_in_progress)
         return True
 
     def _carry_out(self, decision: Decision, moment: Moment) -> None:

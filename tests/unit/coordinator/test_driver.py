@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from moldau.base.errors import ErrorCode
-from moldau.base.limits import COORDINATOR_NOTES_HELD_MAX
-from moldau.coordinator.driver import RECORDS_PER_TURN, State
+from moldau.base.limits import COORDINATOR_CALLS_HELD_MAX, COORDINATOR_NOTES_HELD_MAX
+from moldau.coordinator.driver import PATIENCE_S, RECORDS_PER_TURN, State
 from moldau.coordinator.journal import Entry
 from moldau.coordinator.shard import Decision, Producer
 from moldau.sim.world import World
@@ -180,12 +180,53 @@ def test_loading_replays_the_log(world: World) -> None:
     assert bench.shard.loaded_at is not None
 
 
-def test_requests_are_refused_while_the_log_is_loaded(world: World) -> None:
+def test_requests_wait_in_order_while_the_log_is_loaded(world: World) -> None:
     bench = Bench(stored(("a", "1")), world)
+    replies = [bench.get("a"), bench.put("a", "2"), bench.get("a"), bench.put("a", "3"), bench.get("a")]
 
-    assert bench.put("b", "2").response is ErrorCode.coordinator_load_in_progress
+    assert not any(reply.is_answered for reply in replies)
+    bench.load()
+    assert [reply.response for reply in replies] == ["1", "stored", "2", "stored", "3"]
+
+
+def test_who_comes_while_those_are_served_who_have_waited_is_served_behind_them(world: World) -> None:
+    bench = Bench(stored(("a", "1")), world)
+    for number in range(100):
+        bench.put("a", str(number))
+    bench.start_loading()
+
+    async def come_in_between() -> None:
+        while bench.driver.state is State.LOADING:
+            await world.sleep(0)
+        assert bench.shard.values["a"] != "99"
+        bench.put("a", "last")
+        await world.sleep(0.01)
+
+    world.run(come_in_between())
+    assert bench.get("a").response == "last"
+
+
+def test_requests_are_refused_where_the_load_takes_long(world: World) -> None:
+    journal = stored(("a", "1"))
+    journal.unreadable = [OSError("broken")] * 10
+    bench = Bench(journal, world)
+    early = bench.put("b", "2")
+    bench.load()
+    assert not early.is_answered
+    bench.sleep(PATIENCE_S)
+
+    assert early.response is ErrorCode.coordinator_load_in_progress
     assert bench.get("a").response is ErrorCode.coordinator_load_in_progress
-    assert bench.load().get("b").response is None
+
+
+def test_no_more_requests_wait_for_the_load_than_the_bound(world: World) -> None:
+    bench = Bench(stored(("a", "1")), world)
+    replies = [bench.get("a") for _ in range(COORDINATOR_CALLS_HELD_MAX + 1)]
+
+    assert [reply.is_answered for reply in replies] == [False] * COORDINATOR_CALLS_HELD_MAX + [True]
+    assert replies[-1].response is ErrorCode.coordinator_load_in_progress
+    bench.driver.close()
+    assert {reply.response for reply in replies[:-1]} == {ErrorCode.not_coordinator}
 
 
 def test_replay_gives_way_to_others(world: World) -> None:
@@ -225,7 +266,7 @@ def test_a_log_that_cannot_be_read_is_loaded_again_from_nothing(world: World) ->
     journal.unreadable = [OSError("broken"), OSError("still broken")]
     bench = Bench(journal, world).load()
 
-    assert bench.get("a").response is ErrorCode.coordinator_load_in_progress
+    assert bench.driver.state is State.LOADING
     bench.sleep(1.0)
     assert bench.get("a").response == "1"
 

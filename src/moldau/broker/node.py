@@ -73,6 +73,8 @@ log = logging.getLogger(__name__)
 TICKS_PER_LAG = 2
 PARTITIONS_PER_TICK_TURN = 500
 REPORT_PAUSE_S = 0.5
+FAREWELL_S = 1.0
+"""How long a broker that has handed over what it led sends its clients to the others, before it ends."""
 WILDCARDS = ("", "0.0.0.0", "::")
 
 
@@ -204,7 +206,8 @@ class Broker:
 
     async def stop(self) -> None:
         """End cleanly: others lead what this broker has led, and the next start has nothing to recover."""
-        await self.registrar.shut_down(self.config["controlled.shutdown.enable"])
+        if await self.registrar.shut_down(self.config["controlled.shutdown.enable"]):
+            await self._server.send_away(FAREWELL_S)
         self._close()
         await self.membership.leave()
         await self.log_cleaner.stop()

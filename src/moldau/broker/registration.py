@@ -155,19 +155,20 @@ class Registrar:
         if self.on_registered is not None:
             await self.on_registered()
 
-    async def shut_down(self, is_controlled: bool) -> None:
-        """Have the leaders moved that this broker has, while it goes on to serve."""
+    async def shut_down(self, is_controlled: bool) -> bool:
+        """Have the leaders moved that this broker has, while it goes on to serve; whether others lead them now."""
         self._is_leaving = True
         others = [broker for broker in self._image.brokers.values() if broker.id != self._node_id]
         if not is_controlled or not others or self._own is None:
-            return
+            return False
         for _ in range(int(SHUT_DOWN_PATIENCE_S / SHUT_DOWN_PAUSE_S)):
             try:
                 _is_fenced, should_shut_down = await self._channel.heartbeat(self.epoch, wants_shut_down=True)
             except KafkaError as error:
                 log.warning("leaders could not be moved before the end: %s", error)
-                return
+                return False
             if should_shut_down:
-                return
+                return True
             await self._tasks.sleep(SHUT_DOWN_PAUSE_S)
         log.warning("leaders have not moved within %d s: the broker ends with them", SHUT_DOWN_PATIENCE_S)
+        return False

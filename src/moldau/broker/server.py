@@ -14,11 +14,13 @@ from typing import Any
 from moldau.base.limits import CONNECTIONS_WAITING_MAX, RECEIVE_BUFFER_BYTES
 from moldau.broker.connection import Answer, Connection
 from moldau.broker.metrics import Metrics
+from moldau.peers.peer import SOFTWARE_NAME as PEER_SOFTWARE
 from moldau.runtime.ports import Listener, Runtime, Stream, Timer
 
 log = logging.getLogger(__name__)
 
 IDLE_SWEEPS_PER_TIMEOUT = 4
+SEND_AWAY_POLL_S = 0.02
 
 
 class Server:
@@ -114,6 +116,18 @@ class Server:
         for connection in [c for c in self.connections if c.last_active_s < oldest and c.is_idle]:
             connection.close("idle for connections.max.idle.ms")
         self._schedule_sweep()
+
+    async def send_away(self, time_s: float) -> None:
+        """Serve for a while longer, as long as there are clients: who learns from an answer that others lead and
+        coordinate now does not try to connect to a port that is closed."""
+        deadline_s = self.clock.monotonic() + time_s
+        while self._has_clients and self.clock.monotonic() < deadline_s:
+            await self.tasks.sleep(SEND_AWAY_POLL_S)
+
+    @property
+    def _has_clients(self) -> bool:
+        """Who says what it is (KIP-511), and is not another broker."""
+        return any(c.client_software and c.client_software[0] != PEER_SOFTWARE for c in self.connections)
 
     def stop_listening(self) -> None:
         for listener in self._listeners:

@@ -68,6 +68,8 @@ class FranzGo(Suite):
     version = "1.22.2"
     run_timeout_s = 240
     whole_timeout_s = 1800
+    # It is content when so many topics have brought records, the internal one among them, whichever answer comes first.
+    for_one_broker = frozenset({"Test848RegexBrokerResolves"})
     not_in_ci = SLOW
 
     def build(self, folder: Path) -> None:

@@ -45,7 +45,10 @@ class Choice:
         return not self.is_ci and self.pattern == "*"
 
     def holds(self, suite: Suite, run: str) -> bool:
-        return fnmatch.fnmatchcase(run, self.pattern) and not (self.is_ci and run in suite.not_in_ci)
+        is_left_out = (self.is_ci and run in suite.not_in_ci) or (
+            self.brokers > 1 and run in suite.for_one_broker
+        )
+        return fnmatch.fnmatchcase(run, self.pattern) and not is_left_out
 
 
 def cache_folder() -> Path:
@@ -112,8 +115,8 @@ def _run_all(
     whole_timeout_s = min(suite.whole_timeout_s, CI_TIMEOUT_S if choice.is_ci else math.inf)
     deadline_s = time.monotonic() + whole_timeout_s
     runs = suite.runs(folder)
-    if gone := sorted(suite.not_in_ci.difference(runs)):
-        raise BadList(f"left out of CI, but no such run: {', '.join(gone)}")
+    if gone := sorted((suite.not_in_ci | suite.for_one_broker).difference(runs)):
+        raise BadList(f"left out, but no such run: {', '.join(gone)}")
     for run in [run for run in runs if choice.holds(suite, run)]:
         began_s = time.monotonic()
         log = logs / f"{re.sub('[^A-Za-z0-9._-]+', '_', run)[:120]}.txt"

@@ -81,6 +81,13 @@ soak: setup  ## MINUTES=10 of load with kills, retention and compaction; writes 
 rounds: setup interop-setup  ## kill -9 of any two of five brokers, ROUNDS=20 times (SEED=..., ENGINE=sqlite|zookeeper)
 	ROUNDS=$(or $(ROUNDS),20) $(PYTEST) -s -k "$(ENGINE)" --seed $(or $(SEED),$$(date +%s)) tests/cluster/test_cluster_rounds.py
 
+.PHONY: rolling copies
+rolling: setup interop-setup  ## restart three brokers ROUNDS=20 times under clients that must see no error (ON=kafka)
+	ROUNDS=$(or $(ROUNDS),20) $(PYTEST) -s --timeout=0 --target $(or $(ON),moldau) tests/interop/test_rolling_restart.py
+
+copies: setup interop-setup  ## Kafka's transactional copier, COPIES=50000 messages, while brokers are killed (SEED=..., ON=kafka)
+	COPIES=$(or $(COPIES),50000) $(PYTEST) -s --timeout=0 --target $(or $(ON),moldau) --seed $(or $(SEED),$$(date +%s)) tests/interop/test_cluster_copier.py
+
 properties: setup  ## try EXAMPLES=2000 sequences of whatever happens to a log, other ones each time
 	EXAMPLES=$(EXAMPLES) $(PYTEST) --timeout=0 -n $(WORKERS) tests/properties/test_log_properties.py
 

@@ -68,6 +68,10 @@ def read_marker(batch: Buffer) -> Marker | None:
     return Marker(kind == COMMIT, coordinator_epoch) if kind in (ABORT, COMMIT) else None
 
 
+NONE_ENDED: deque[tuple[int, int]] = deque(maxlen=0)
+"""Shared by all logs without transactions: an empty deque of one's own takes 700 bytes, for each of thousands."""
+
+
 class OpenTransactions:
     """The first offsets of a log's open transactions, and of those that ended above the high watermark."""
 
@@ -75,7 +79,7 @@ class OpenTransactions:
 
     def __init__(self) -> None:
         self._open: dict[int, int] = {}  # producer id -> first offset, in the order of the offsets
-        self._ended: deque[tuple[int, int]] = deque()  # offset of the marker, first offset
+        self._ended = NONE_ENDED  # offset of the marker, first offset
 
     def __bool__(self) -> bool:
         return bool(self._open or self._ended)
@@ -89,6 +93,8 @@ class OpenTransactions:
         first_offset = self._open.pop(producer_id, None)
         if first_offset is None:
             return None
+        if self._ended is NONE_ENDED:
+            self._ended = deque()
         self._ended.append((marker_offset, first_offset))
         return Ended(first_offset, next(iter(self._open.values()), marker_offset + 1))
 

@@ -35,6 +35,9 @@ from moldau.replication.replication import Replication, Write
 NO_EPOCH = -1
 UNCOMMITTED_SIZES_MAX = 1024
 """Appends whose sizes are remembered until they are committed; further ones are counted with the last."""
+NO_WRITES: deque[Write] = deque(maxlen=0)
+NO_SIZES: deque[tuple[int, int]] = deque(maxlen=0)
+"""Shared by all partitions that nobody writes to: thousands of empty deques would take 700 bytes each."""
 
 
 class EndWatcher(Protocol):
@@ -116,10 +119,10 @@ class Partition:
         acks: nothing but the batch decides."""
         self.is_throttled_as_leader = self.is_throttled_as_follower = False
         """This replica is named by `leader.` or `follower.replication.throttled.replicas`."""
-        self._writes: deque[Write] = deque()
+        self._writes = NO_WRITES
         self._flushes = 0
         """Syncs under way that appends wait for."""
-        self._uncommitted: deque[tuple[int, int]] = deque()
+        self._uncommitted = NO_SIZES
         """The next offset and the bytes of what was appended and is not committed."""
         self._starts_moved: asyncio.Future[None] | None = None
         """While somebody waits for followers to begin their logs later."""
@@ -170,8 +173,8 @@ class Partition:
         self.refusal = error
         self.leader = None
         self.is_open = False
-        self._uncommitted.clear()
-        writes, self._writes = self._writes, deque()
+        self._uncommitted = NO_SIZES
+        writes, self._writes = self._writes, NO_WRITES
         for write in writes:
             self._replication.finish(write, error)
         self.tell_starts()
@@ -193,7 +196,7 @@ class Partition:
             if replica not in leader.state.isr:
                 watcher.on_out_of_sync()
         if not leader.has_enough_in_sync and self._writes:
-            writes, self._writes = self._writes, deque()
+            writes, self._writes = self._writes, NO_WRITES
             for write in writes:
                 self._replication.finish(write, ErrorCode.not_enough_replicas_after_append)
         if leader.has_wish:
@@ -314,6 +317,8 @@ class Partition:
 
     def _note_uncommitted(self, next_offset: int, added_bytes: int) -> None:
         uncommitted = self._uncommitted
+        if uncommitted is NO_SIZES:
+            uncommitted = self._uncommitted = deque()
         if len(uncommitted) >= UNCOMMITTED_SIZES_MAX:
             added_bytes += uncommitted.pop()[1]
         uncommitted.append((next_offset, added_bytes))
@@ -370,6 +375,8 @@ class Partition:
             done(ErrorCode.not_enough_replicas_after_append)
         else:
             writes = self._writes
+            if writes is NO_WRITES:
+                writes = self._writes = deque()
             while writes and writes[0].is_done:
                 writes.popleft()
             write = Write(next_offset, deadline_s, done)

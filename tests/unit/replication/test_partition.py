@@ -18,7 +18,7 @@ from moldau.records.record import Record, build_batch
 from moldau.replication.fetch_session import WantedPartition
 from moldau.replication.follower_session import FollowerSession
 from moldau.replication.long_polls import LongPoll
-from moldau.replication.partition import Partition
+from moldau.replication.partition import NO_SIZES, NO_WRITES, Partition
 from moldau.replication.replication import Replication
 from moldau.sim.drive import DiskFaults
 from moldau.sim.world import World
@@ -118,6 +118,15 @@ def test_acks_all_is_answered_when_the_whole_in_sync_set_has_the_record(three: S
     assert three.answers == []
     three.fetch(3, 1)
     assert three.answers == [ErrorCode.none]
+
+
+def test_partitions_that_nobody_writes_to_share_their_empty_queues(three: Stage) -> None:
+    other = Stage(THREE)
+    three.append()
+    assert three.partition._writes and three.partition._uncommitted
+    assert other.partition._writes is NO_WRITES and other.partition._uncommitted is NO_SIZES
+    assert not NO_WRITES and not NO_SIZES
+    other.world.close()
 
 
 def test_acks_1_is_answered_at_once_and_readers_wait_all_the_same(three: Stage) -> None:

@@ -55,7 +55,8 @@ class BrokerProcess(Server):
         super().__init__(folder, settings)
         self.id = broker_id
         self._host = HOST if network is None else network.address(broker_id)
-        self._place = [] if network is None else network.command(broker_id)
+        self.place = [] if network is None else network.command(broker_id)
+        """What its command begins with."""
         self._store = store
         self._lives = 0
 
@@ -72,7 +73,7 @@ class BrokerProcess(Server):
         path = self.folder / "broker.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in (own | self.settings).items()))
         program = [sys.executable, "-c", "from moldau.cli import main; main()"]
-        return [*self._place, *program, "broker", "--config", str(path), "--store", self._store]
+        return [*self.place, *program, "broker", "--config", str(path), "--store", self._store]
 
     def environment(self) -> Mapping[str, str]:
         return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}

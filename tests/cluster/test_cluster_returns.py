@@ -1,15 +1,17 @@
 """Brokers that come back with less than they had: they catch up, come into line and are in sync again (R5).
 
-With an emptied data folder, with a torn or lost tail, after a long absence. And how long a fail-over takes: printed,
-not asserted, since the machine may be busy.
+With an emptied data folder, with a torn or lost tail, after a power cut, after a long absence. And how long a fail-over
+takes: printed, not asserted, since the machine may be busy.
 """
 
 from __future__ import annotations
 
 import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from confluent_kafka import Producer
@@ -17,6 +19,7 @@ from confluent_kafka import Producer
 from cluster.several import ENGINES, PATIENCE_S, Cluster, NewCluster, clusters, store_of
 from cluster.several_work import Writers
 from cluster.support import wait_until
+from needs import missing
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
 
@@ -104,6 +107,42 @@ def test_a_broker_with_a_torn_tail_is_brought_into_line(
         cluster.start(victim)
         cluster.wait_in_sync()
         writers.wait_for_more()
+    writers.end_and_check()
+
+
+def after_a_boot(folder: Path) -> list[str]:
+    """What a command begins with that is to find the machine booted anew since. Root only."""
+    fresh = folder / "boot_id"
+    fresh.write_text(f"{uuid4()}\n")
+    command = ["unshare", "-m", "sh", "-c", 'mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"']
+    try:
+        subprocess.run([*command, str(fresh), "true"], check=True, capture_output=True, timeout=20)
+    except (OSError, subprocess.CalledProcessError) as error:
+        missing(f"a machine that has booted anew cannot be played here (root is needed): {error}")
+    return [*command, str(fresh)]
+
+
+def test_a_broker_back_from_a_power_cut_does_not_lead_before_it_has_what_the_others_have(
+    new_cluster: NewCluster, tmp_path: Path, seed: Callable[[int], int]
+) -> None:
+    """All go down; the leader's machine loses what was not synced, has another boot id, and is up first (KIP-966)."""
+    cluster, writers = with_writers(new_cluster, seed(USUAL_SEED))
+    victim = cluster.leader(TOPIC, 0)
+    cluster.brokers[victim].place = after_a_boot(tmp_path)
+    cluster.kill(*cluster.ids)
+    promised = writers.acknowledged()
+    for path in logs(cluster, victim):
+        data = path.read_bytes()
+        path.write_bytes(data[: len(data) // 2])
+    cluster.launch(victim)
+    others = [broker_id for broker_id in cluster.ids if broker_id != victim]
+    cluster.controller()
+    time.sleep(1)
+    assert all(view.leader != victim for view in cluster.views(TOPIC, victim)), "it lacks what others have"
+    cluster.start(*others)
+    cluster.brokers[victim].wait_ready(PATIENCE_S)
+    writers.wait_for_more()
+    writers.stored.read(promised)
     writers.end_and_check()
 
 

@@ -270,7 +270,7 @@ class Replicas:
             if not of_topic:
                 self.partitions_of.pop(reference, None)
         self.offline.discard(closed.place)
-        partition.close()
+        partition.close(is_deleted=closed.topic_id not in self._image.topic_by_id)
         self._on_role(partition)
         self.log_manager.delete(closed.place)
 

@@ -209,9 +209,9 @@ class Partition:
             self._moved(self.leader.reconfigured(config.min_insync_replicas, now_s))
             self._look_at_in_sync()
 
-    def close(self) -> None:
-        """Its topic was deleted, or this broker does not hold it any more."""
-        self._resign(ErrorCode.unknown_topic_or_partition)
+    def close(self, *, is_deleted: bool = True) -> None:
+        """Its topic was deleted, or only this broker does not hold it any more."""
+        self._resign(ErrorCode.unknown_topic_or_partition if is_deleted else ErrorCode.not_leader_or_follower)
 
     def take_offline(self) -> None:
         """Its disk failed."""

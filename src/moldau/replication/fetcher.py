@@ -110,17 +110,19 @@ class Fetcher:
     def __init__(
         self,
         runtime: Runtime,
-        peer: Peer,
+        find_peer: Callable[[], Peer],
         node_id: int,
         broker_epoch: Callable[[], int],
         checkpoint: Callable[[Log], Awaitable[None]],
         settings: FetcherSettings,
         throttle: Throttle,
     ) -> None:
-        """`checkpoint`: `LogManager.write_checkpoints_of`."""
+        """`find_peer`: the leader, which is another peer when its broker has left the cluster and is back; Disconnected
+        and Busy, also from here, where it is not known. `checkpoint`: `LogManager.write_checkpoints_of`."""
         self._tasks = runtime.tasks
         self._clock = runtime.clock
-        self._peer = peer
+        self._find_peer = find_peer
+        self._peer = find_peer()
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._checkpoint = checkpoint
@@ -143,7 +145,7 @@ class Fetcher:
         self._complaints = 0
         self._complain_again_s = 0.0
         self.fetched_bytes = 0
-        self._running = self._tasks.spawn(self._run(), name=f"fetcher of {peer}")
+        self._running = self._tasks.spawn(self._run(), name=f"fetcher of {self._peer}")
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -215,6 +217,12 @@ class Fetcher:
         while not self._is_closed:
             if not self._to_ask and not self._in_session:
                 await self._until_new()
+                continue
+            try:
+                self._peer = self._find_peer()
+            except (Disconnected, Busy) as error:  # it has left: soon others lead
+                log.debug("nothing can be fetched: %s", error)
+                await self._tasks.sleep(self._settings.backoff_max_s)
                 continue
             try:
                 await self._fetch_on(await self._peer.connection(self._settings.timeout_s, waits=True))

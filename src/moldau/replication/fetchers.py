@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from moldau.log.log import Log
 from moldau.metadata.records import NO_LEADER
@@ -79,16 +80,15 @@ class Fetchers:
         fetcher = self._fetchers.get(leader)
         if fetcher is None:
             try:
-                peer = self._peers.peer(leader, LANE)
+                fetcher = self._fetchers[leader] = Fetcher(
+                    self._runtime,
+                    partial(self._peers.peer, leader, LANE),
+                    self._node_id,
+                    self._broker_epoch,
+                    self._checkpoint,
+                    self._settings,
+                    self._throttle,
+                )
             except (Disconnected, Busy):
                 return None
-            fetcher = self._fetchers[leader] = Fetcher(
-                self._runtime,
-                peer,
-                self._node_id,
-                self._broker_epoch,
-                self._checkpoint,
-                self._settings,
-                self._throttle,
-            )
         return fetcher

@@ -134,7 +134,7 @@ class Stage:
         self.throttle = Throttle()
         self.fetcher = Fetcher(
             runtime,
-            self.leader,  # type: ignore[arg-type]
+            lambda: self.leader,  # type: ignore[arg-type,return-value]
             2,
             lambda: 1,
             manager.write_checkpoints_of,

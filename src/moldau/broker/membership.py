@@ -68,6 +68,7 @@ class Membership:
         self._candidacy: Candidacy | None = None
         self._watch: Watch | None = None
         self._is_looking = False
+        self._is_joining = False
         self._is_closed = False
         self.is_joined = False
         """It has a session: others may take it for alive."""
@@ -90,10 +91,7 @@ class Membership:
         self._is_closed = True
         if self._watch is not None:
             self._watch.cancel()
-        try:
-            await self._store.end_session()
-        except (OSError, Unknown) as error:
-            log.warning("the session could not be ended, and ends by its time-out: %s", error)
+        await self._end_session()
 
     def abandon(self) -> None:
         """As a killed process: nothing more is done."""
@@ -103,15 +101,18 @@ class Membership:
 
     async def stand_again(self) -> None:
         """The office was lost, but not the session: go to the end of the line."""
+        session_id = self._store.session_id
         candidacy, self._candidacy = self._candidacy, None
         try:
             if candidacy is not None:
                 await candidacy.withdraw()
-            await self._stand()
+            if self.is_joined and self._store.session_id == session_id:
+                await self._stand()
         except (OSError, Unknown, SessionEnded) as error:
             log.warning("cannot stand for controller: %s", error)
-            await self._store.end_session()
-            self._session_ended()
+            if session_id is not None and self._store.session_id == session_id:
+                await self._end_session()
+                self._session_ended()
 
     # Sessions
 
@@ -156,23 +157,30 @@ class Membership:
         self._candidacy = None
         self.is_joined = False
         self._on_session_end()
-        self._tasks.spawn(self._join_again(), name="join again")
+        if not self._is_joining:  # else whoever is at it finds that this session is over, too
+            self._is_joining = True
+            self._tasks.spawn(self._join_again(), name="join again")
 
     async def _join_again(self) -> None:
         while not self._is_closed:
             try:
                 await self._join()
+                break
             except (OSError, Unknown, SessionEnded, Conflict, IdInUse) as error:
                 log.info("cannot join the cluster yet: %s", error)
-                await self._tasks.sleep(RETRY_PAUSE_S)
-                try:
-                    await self._store.end_session()
-                except (OSError, Unknown):
-                    pass
-                continue
+            await self._tasks.sleep(RETRY_PAUSE_S)
+            await self._end_session()
+        self._is_joining = False
+        if not self._is_closed:
             log.info("broker %d is in the cluster again", self._node_id)
             self._on_joined_again()
-            return
+
+    async def _end_session(self) -> None:
+        """It is over here in any case; others hear of it now or by its time-out."""
+        try:
+            await self._store.end_session()
+        except (OSError, Unknown) as error:
+            log.warning("the session could not be ended, and ends by its time-out: %s", error)
 
     # Who is the controller
 

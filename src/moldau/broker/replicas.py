@@ -117,7 +117,9 @@ class Replicas:
     async def remove_strays(self) -> None:
         """Logs of topics that were deleted, or moved elsewhere, while this broker was away. The image is current."""
         for place in sorted(self.log_manager.logs.keys() - self.partitions.keys()):
-            held = self.log_manager.logs[place]
+            held = self.log_manager.logs.get(place)
+            if held is None or place in self.partitions:  # its topic is there again meanwhile
+                continue
             if held.topic_id is None:
                 log.warning(
                     "%s is in the data folder but not in the cluster: its files are left alone", place
@@ -130,9 +132,12 @@ class Replicas:
     async def begin_serving(self) -> None:
         """The broker is registered: lead and follow as the image says, from now on."""
         self._is_serving = True
-        for number, partition in enumerate(list(self.partitions.values()), 1):
-            topic = self._image.topics[partition.topic_partition.topic]
-            await self._take_role(partition, topic.partitions[partition.topic_partition.partition])
+        for number, (place, partition) in enumerate(list(self.partitions.items()), 1):
+            if self.partitions.get(place) is not partition:  # closed meanwhile
+                continue
+            topic = self._image.topics.get(place.topic)
+            if topic is not None and topic.topic_id == partition.topic_id:  # else it is about to be closed
+                await self._take_role(partition, topic.partitions[place.partition])
             if number % CHANGES_PER_TURN == 0:
                 await self._tasks.sleep(0)
 
@@ -300,8 +305,12 @@ class Replicas:
             self._tasks.spawn(self.fetchers.follow(partition), name=f"follow {partition.topic_partition}")
 
     def high_watermark_of(self, held: Log) -> int:
-        partition = self.partitions.get(held.topic_partition)
-        return held.next_offset if partition is None else partition.high_watermark
+        """Before its partition is open, as it was found."""
+        place = held.topic_partition
+        partition = self.partitions.get(place)
+        if partition is None:
+            return self.log_manager.checkpointed_high_watermarks.get(place, 0)
+        return partition.high_watermark
 
     def stable_offset_of(self, held: Log) -> int:
         """Up to where no transaction is open: what lies behind is not compacted."""

@@ -332,10 +332,15 @@ class Partition:
 
         def on_flushed(error: OSError | None) -> None:
             self._flushes -= 1
-            if error is None and leader is not None and leader is self.leader:
-                # What was appended since then and is not to be flushed counts as soon as nothing before it waits.
-                stored_offset = next_offset if self._flushes else self.log.next_offset
-                self._moved(leader.flushed(stored_offset, self._replication.clock.monotonic()))
+            current = self.leader
+            if error is not None or current is None:
+                return
+            # What was appended since then, by this leader or the next one, and is not to be flushed counts as soon as
+            # nothing before it waits.
+            if not self._flushes:
+                self._moved(current.flushed(self.log.next_offset, self._replication.clock.monotonic()))
+            elif leader is current:
+                self._moved(current.flushed(next_offset, self._replication.clock.monotonic()))
 
         self.log.flush_then(on_flushed)
 

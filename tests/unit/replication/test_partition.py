@@ -197,6 +197,20 @@ def test_a_sync_that_ends_after_the_leader_was_replaced_commits_nothing() -> Non
     assert ErrorCode.none not in stage.answers
 
 
+def test_what_an_earlier_epoch_waits_for_on_the_disk_does_not_hold_up_the_next_one_for_ever() -> None:
+    stage = Stage(ALONE, flush_messages="2")
+    stage.append()
+    stage.append()
+    stage.partition.change(ALONE._replace(leader_epoch=4, partition_epoch=2))
+    while stage.partition.log._flusher._unflushed:  # until the sync has begun, which takes longer than this
+        stage.sleep(0.0002)
+    stage.append()
+    assert len(stage.answers) < 3
+    stage.sleep(1.0)
+    assert stage.answers == [ErrorCode.none, ErrorCode.none, ErrorCode.none]
+    assert stage.partition.high_watermark == 3
+
+
 def test_nothing_is_visible_before_an_earlier_record_is_flushed() -> None:
     stage = Stage(ALONE, flush_messages="2")
     stage.append(acks_all=False)

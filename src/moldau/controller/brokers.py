@@ -3,8 +3,10 @@
 A broker that is fenced leaves the in-sync sets and leads nothing. One that comes back from a power cut (not stopped
 cleanly, and the machine's boot id is another), or without some of its logs, may have lost what it acknowledged: for
 those partitions it leaves the eligible replicas as well before it may lead (KIP-966), unless it is the last of them:
-nobody has more then. A leader that was not stopped cleanly, and stays the only one who can lead, goes on in a new
-epoch: its log may lack an unflushed tail, and a reader could not tell the records that take those offsets (KIP-320).
+nobody has more then. Where the last one comes with an emptied disk the others do have more, though not everything: only
+an unclean election makes one of them the leader. A leader that was not stopped cleanly, and stays the only one who can
+lead, goes on in a new epoch: its log may lack an unflushed tail, and a reader could not tell the records that take those
+offsets (KIP-320).
 
 What concerns all partitions of a broker is decided in slices (`slices`). Partitions that lose their leader come first:
 their clients can do nothing, while those of the others wait for an in-sync set at most.
@@ -135,6 +137,7 @@ def _come_back(
     # A clean stop of a life that never registered says nothing of the one before: its mark has no epoch, or another.
     is_clean = wanted.previous_epoch != NO_EPOCH and (before is None or before.epoch == wanted.previous_epoch)
     cut_off = not is_clean and (before is None or before.boot_id != wanted.boot_id)
+    is_emptied = before is not None and _has_another_disk(before, wanted)
     broker_id, lost = wanted.id, frozenset(wanted.lost)
     changes = Changes(image, rules, leaving=(broker_id,))
     for number, (topic, index, state) in enumerate(changes.partitions(), 1):
@@ -144,7 +147,8 @@ def _come_back(
             continue
         has_lost = bool(lost) and TopicPartition(topic.name, index) in lost
         offline = _without(state.offline, broker_id)
-        if _is_last(state, broker_id):
+        has_nothing = has_lost and is_emptied and len(state.replicas) > 1
+        if _is_last(state, broker_id) and not has_nothing:
             if state.leader == broker_id and (has_lost or not is_clean):
                 changes.put(
                     topic, index, state._replace(leader_epoch=state.leader_epoch + 1, offline=offline)
@@ -158,7 +162,17 @@ def _come_back(
             index,
             Target(isr=_without(state.isr, broker_id), ineligible=ineligible, offline=offline),
         )
+        left = changes.state(topic, index)
+        if has_nothing and broker_id in left.last_known_elr:  # an unclean election begins with the others
+            changes.put(topic, index, left._replace(last_known_elr=_without(state.replicas, broker_id)))
     return changes
+
+
+def _has_another_disk(before: BrokerInfo, wanted: Registration) -> bool:
+    """Whether a data folder is gone, and another one begun: what is not there was there, or may have been. (One that is
+    only gone may be back with the next start, and a log that is only missing may never have been made.)"""
+    had, has = set(before.log_dirs), set(wanted.log_dirs)
+    return not had <= has and not has <= had
 
 
 def _is_last(state: PartitionState, broker_id: int) -> bool:

@@ -64,6 +64,8 @@ POWER_CUT = {"boot_id": "another"}
 UNKNOWN_LIFE = {"previous_epoch": 9, "boot_id": "another"}
 EMPTIED = {"lost": [HERE]}
 MISSING = {**CLEAN, "lost": [HERE]}
+DISK = (UUID(int=70),)
+NEW_DISK = {**EMPTIED, "log_dirs": (UUID(int=77),)}
 
 
 @pytest.mark.parametrize(
@@ -126,6 +128,23 @@ MISSING = {**CLEAN, "lost": [HERE]}
         ("and after a power cut", ALONE, POWER_CUT, 1, after(ALONE, 1)),
         ("and where its log is gone", ALONE, MISSING, 1, after(ALONE, 1)),
         ("the last in sync goes on, too", LAST, POWER_CUT, 1, after(LAST, 1)),
+        ("or a log that was never made", LAST, EMPTIED, 1, after(LAST, 1)),
+        ("or one whose disk may come back", LAST, {**EMPTIED, "log_dirs": ()}, 1, after(LAST, 1)),
+        ("with one replica there is no choice", ALONE, NEW_DISK, 1, after(ALONE, 1)),
+        (
+            "not with another disk: others have more",
+            LAST,
+            NEW_DISK,
+            1,
+            after(LAST, 1, leader=NO_LEADER, isr=(), elr=(), last_known_elr=(2, 3)),
+        ),
+        (
+            "nor is it the one to begin with where nobody has everything",
+            FULL._replace(leader=NO_LEADER, isr=(), elr=(1,), last_known_elr=(1,)),
+            NEW_DISK,
+            2,
+            after(FULL, 0, leader=NO_LEADER, isr=(), elr=(), last_known_elr=(2, 3)),
+        ),
         (
             "but not where another is eligible",
             FULL._replace(isr=(1,), elr=(3,)),
@@ -165,7 +184,8 @@ def test_a_broker_that_comes_back(
     expected: PartitionState | None,
 ) -> None:
     image = cluster(state, fenced=() if state.leader == 1 else (1,))
-    records = register(image, registration(**came), min_insync_replicas=str(min_isr))
+    image.apply(BrokerRegistered(image.registered[1]._replace(log_dirs=DISK)))
+    records = register(image, registration(**{"log_dirs": DISK} | came), min_insync_replicas=str(min_isr))
     assert changed_states(records).get(0) == expected, what
     assert state_after(image, records) == (expected or state)
 

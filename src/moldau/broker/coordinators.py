@@ -163,12 +163,10 @@ class Coordinators:
         self.groups.note_all(lambda shard, _moment: shard.on_topics_changed([name]))
 
     def on_topic_deleted(self, name: str) -> None:
-        runtime = self._by_topic.get(name)
-        if runtime is None:
+        """The coordinators of an internal topic have heard of it with its partitions, and those of one that was made
+        anew may be at work already."""
+        if name not in self._by_topic:
             self.groups.note_all(lambda shard, _moment: shard.on_topics_deleted([name]))
-            return
-        self._epochs = {place: epoch for place, epoch in self._epochs.items() if place[0] != name}
-        runtime.close()
 
     def on_brokers_changed(self) -> None:
         """Brokers have come, gone, or were fenced."""

@@ -501,8 +501,14 @@ class Partition:
     def in_sync_answered(
         self, leader: PartitionLeader, error: ErrorCode, state: PartitionState | None
     ) -> None:
-        """What the controller says to a wish of this leader; one that does not lead any more hears nothing of it."""
+        """What the controller says to a wish of this leader; one that does not lead any more hears nothing of it.
+
+        A smaller set is taken with the image, in the order of the controller's writes: by now it may ask for more
+        replicas in sync than this leader knows, and keep who left the set eligible.
+        """
         if leader is self.leader:
+            if state is not None and len(state.isr) < len(leader.state.isr):
+                return
             if state is not None:
                 state = self.state._replace(isr=state.isr, partition_epoch=state.partition_epoch)
                 if state.partition_epoch > self.state.partition_epoch:

@@ -242,6 +242,26 @@ def test_a_follower_that_catches_up_is_proposed_to_the_controller() -> None:
     assert stage.partition.state.isr == (1, 2, 3)
 
 
+def test_who_leaves_the_in_sync_set_counts_until_the_controllers_word_comes_in_its_order() -> None:
+    """Between the answer and what the leader knows, `min.insync.replicas` may have been raised: then the one that left
+    is eligible, and must not miss anything."""
+    stage = Stage(THREE, min_insync_replicas="2")
+    stage.append()
+    stage.fetch(2, 1)
+    stage.sleep(60.0)
+    stage.fetch(2, 1)
+    stage.partition.tick()
+    leader = stage.partition.leader
+    assert leader is not None and stage.wishes == [stage.partition]
+    assert [replica for replica, _ in leader.take_wish().isr] == [1, 2]
+    smaller = THREE._replace(isr=(1, 2), partition_epoch=2)
+    stage.partition.in_sync_answered(leader, ErrorCode.none, smaller)
+    assert stage.partition.high_watermark == 0
+    stage.partition.change(smaller)
+    assert stage.partition.high_watermark == 1
+    assert stage.answers == [ErrorCode.none]
+
+
 def test_a_wish_of_an_earlier_leader_epoch_changes_nothing() -> None:
     stage = Stage(THREE._replace(isr=(1, 2)))
     stage.fetch(3, 0)

@@ -6,7 +6,8 @@ partition to follow, a log that was cut off) the next request is sent at once, a
 (`Slot.hurry`). What an answer asks for is decided in `follower`, which is pure.
 
 A partition that is cut off, or begins anew, is left out of the fetches until that is done, and is given up (`forget`)
-only then: nobody leads a log that is being cut off. Kafka's `ReplicaFetcherThread`.
+only then: nobody leads a log that is being cut off. While its leader is asked where to begin it can be given up at once.
+Kafka's `ReplicaFetcherThread`.
 
 A throttled partition that is not in sync is left out as well while the follower's quota is exceeded (KIP-73,
 `RemoteLeaderEndPoint.shouldFollowerThrottle`), and asked for again when there is room.
@@ -73,6 +74,18 @@ class FetcherSettings:
     timeout_s: float = 30.0
 
 
+class LogChange:
+    """A log that is to be cut off, or to begin anew."""
+
+    __slots__ = ("is_given_up", "written")
+
+    def __init__(self) -> None:
+        self.written: asyncio.Future[None] | None = None
+        """While the log is being changed: done when that is over."""
+        self.is_given_up = False
+        """It is not followed any more: the log stays as it is."""
+
+
 class Followed:
     """A partition that this broker follows, in one leader epoch."""
 
@@ -81,8 +94,8 @@ class Followed:
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
-        self.busy: asyncio.Future[None] | None = None
-        """While its log is being changed: done when that is over."""
+        self.busy: LogChange | None = None
+        """While its log is to be changed: it is not fetched."""
         self.backoff_s = 0.0
         self.committed_offset: int | None = None
         """The leader's high watermark, as soon as it has told it: a replica that has as much is not behind."""
@@ -168,7 +181,9 @@ class Fetcher:
         self._held_back.pop(key, None)
         self._leave(key)
         if followed is not None and followed.busy is not None:
-            await asyncio.shield(followed.busy)
+            followed.busy.is_given_up = True
+            if followed.busy.written is not None:
+                await asyncio.shield(followed.busy.written)
 
     def close(self) -> None:
         self._is_closed = True
@@ -469,27 +484,37 @@ class Fetcher:
     def _change_log(self, followed: Followed, step: Step, first: bytes = b"") -> None:
         """Cut the log off, or begin it anew with a first batch, beside the fetches of the others."""
         self._leave(followed.key)
-        followed.busy = busy = asyncio.get_running_loop().create_future()
-        work = self._carry_out(followed, step, first)
+        followed.busy = change = LogChange()
+        work = self._carry_out(followed, step, first, change)
         task = self._tasks.spawn(work, name=f"truncate {followed.partition.topic_partition}")
-        task.add_done_callback(partial(self._on_changed, followed, busy))
+        task.add_done_callback(partial(self._on_changed, followed, change))
 
-    def _on_changed(self, followed: Followed, busy: asyncio.Future[None], _task: asyncio.Task[None]) -> None:
-        if not busy.done():
-            busy.set_result(None)
+    def _on_changed(self, followed: Followed, change: LogChange, _task: asyncio.Task[None]) -> None:
         current = self._followed.get(followed.key)
-        if current is not None and current.busy is busy:
+        if current is not None and current.busy is change:
             current.busy = None
             if not self._is_closed:
                 self._ask(current)
 
-    async def _carry_out(self, followed: Followed, step: Step, first: bytes) -> None:
-        partition = followed.partition
-        held = partition.log
+    async def _carry_out(self, followed: Followed, step: Step, first: bytes, change: LogChange) -> None:
+        held = followed.partition.log
         try:
             if step.next is Next.ASK_BOUNDS:
                 bounds = await leader_bounds(self._peer, followed.partition, self._node_id)
+                if not followed.is_current:  # in another epoch by now: the next fetch tells more
+                    return
                 step = after_bounds(*bounds, held.next_offset)
+            if not change.is_given_up:
+                await self._change(followed, step, first, change)
+        except (OSError, Disconnected, Busy, KafkaError) as error:
+            log.warning("%s cannot be brought into line: %s", held.topic_partition, error)
+            await self._tasks.sleep(self._settings.backoff_max_s)
+
+    async def _change(self, followed: Followed, step: Step, first: bytes, change: LogChange) -> None:
+        partition = followed.partition
+        held = partition.log
+        change.written = written = asyncio.get_running_loop().create_future()
+        try:
             if step.next is Next.TRUNCATE:
                 if step.offset < held.next_offset:
                     log.info(
@@ -499,18 +524,16 @@ class Fetcher:
             elif step.next is Next.START_OVER:
                 log.info("%s begins anew at %d", held.topic_partition, step.offset)
                 await held.truncate_fully_and_start_at(step.offset, self._checkpoint)
-                await self._append_first(followed, first)
-        except (OSError, Disconnected, Busy, KafkaError) as error:
-            log.warning("%s cannot be brought into line: %s", held.topic_partition, error)
-            await self._tasks.sleep(self._settings.backoff_max_s)
-        partition.cut_off()
+                if first and followed.is_current and not change.is_given_up:
+                    await self._append_first(held, first)
+        finally:
+            partition.cut_off()
+            change.written = None
+            written.set_result(None)
 
-    async def _append_first(self, followed: Followed, batch: bytes) -> None:
+    async def _append_first(self, held: Log, batch: bytes) -> None:
         """The batch in the middle of which the leader's log begins (DeleteRecords): to be had from there on only, and
         so not by another fetch. Kafka's `Partition.appendRecordsToFollowerOrFutureReplica` does the same."""
-        if not batch or not followed.is_current:
-            return
-        held = followed.partition.log
         _, flush_due = held.append_fetched(memoryview(batch), self._clock.wall_ms(), BATCHES_PER_TURN)
         if flush_due:
             await held.flush()

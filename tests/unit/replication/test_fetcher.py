@@ -40,6 +40,9 @@ class Leader:
     def __init__(self) -> None:
         self.waiting: list[asyncio.Future[memoryview]] = []
         self.requests = 0
+        self.is_asked = False
+        self.is_silent = False
+        """It does not say where its log begins and ends."""
 
     async def connection(self, _timeout_s: float, *, waits: bool) -> Leader:
         assert waits
@@ -61,6 +64,9 @@ class Leader:
     async def ask(self, api_key: int, request: Any) -> Any:
         """ListOffsets, by a log from 2 to 3. What is asked is written as it is for a real leader."""
         assert api_key == list_offsets.API_KEY
+        self.is_asked = True
+        if self.is_silent:
+            await asyncio.get_running_loop().create_future()
         for version in range(list_offsets.VERSIONS[0], list_offsets.VERSIONS[1] + 1):
             assert encode_request(api_key, version, request)
         wanted = request.topics[0].partitions[0]
@@ -245,3 +251,16 @@ def test_a_follower_begins_with_the_batch_in_the_middle_of_which_its_leader_does
             stage.do(stage.leader.answer, 0, 3, 0, 3, log_start_offset=2)
         stage.run(stage.host.runtime.tasks.sleep(0.1))
     assert (partition.log.log_start_offset, partition.log.next_offset, partition.high_watermark) == (2, 3, 3)
+
+
+def test_a_leader_that_does_not_say_where_its_log_begins_holds_up_nobody_who_takes_its_place(
+    stage: Stage,
+) -> None:
+    followed, _ = stage.partitions
+    stage.leader.is_silent = True
+    stage.do(stage.fetcher.follow, followed)
+    stage.do(stage.leader.answer, 0, 0, 0, 0, error=ErrorCode.offset_out_of_range)
+    assert stage.leader.is_asked
+    began_s = stage.host.runtime.clock.monotonic()
+    stage.run(asyncio.wait_for(stage.fetcher.forget(followed), 60.0))
+    assert stage.host.runtime.clock.monotonic() - began_s < 0.1

@@ -442,8 +442,11 @@ class Partition:
         for watcher in self.end_watchers.values():
             watcher.on_news()
 
-    def is_followed_by(self, replica: int) -> bool:
-        return self.leader is not None and replica in self.leader.followers
+    def is_followed_by(self, replica: int, broker_epoch: int) -> bool:
+        """Whether a fetch of this life of a broker is a follower's; one of an earlier life than is known is not
+        (KIP-903)."""
+        follower = None if self.leader is None else self.leader.followers.get(replica)
+        return follower is not None and (broker_epoch == NO_EPOCH or broker_epoch >= follower.broker_epoch)
 
     def follower_fetched(
         self, replica: int, broker_epoch: int, next_offset: int, log_start_offset: int

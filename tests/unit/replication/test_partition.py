@@ -274,6 +274,18 @@ def test_a_wish_of_an_earlier_leader_epoch_changes_nothing() -> None:
     assert stage.partition.state == later
 
 
+def test_a_fetch_of_an_earlier_life_of_a_follower_says_nothing_of_its_log() -> None:
+    """It was on the way for long: since then the follower may have lost what it had (KIP-903)."""
+    stage = Stage(THREE)
+    partition = stage.partition
+    assert partition.is_followed_by(2, 10)
+    partition.follower_fetched(2, 20, 0, 0)
+    assert partition.is_followed_by(2, 20) and partition.is_followed_by(2, 30)
+    assert not partition.is_followed_by(2, 10)
+    assert partition.is_followed_by(2, -1), "a broker that does not know of lives says none"
+    assert not partition.is_followed_by(4, 20)
+
+
 def test_the_high_watermark_goes_on_from_where_it_was_checkpointed() -> None:
     stage = Stage(THREE)
     for _ in range(5):

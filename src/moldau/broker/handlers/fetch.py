@@ -276,7 +276,7 @@ class Fetch:
                 return partition.check_held(claimed_epoch)
             return partition.check_readable(claimed_epoch)
         error = partition.check_readable(claimed_epoch)
-        is_refused = not error and not partition.is_followed_by(self._replica.id)
+        is_refused = not error and not partition.is_followed_by(*self._replica)
         return ErrorCode.not_leader_or_follower if is_refused else error
 
     def _nearest(self, partition: Partition, fetch_offset: int) -> int | None:

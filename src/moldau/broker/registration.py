@@ -27,6 +27,9 @@ log = logging.getLogger(__name__)
 RETRY_PAUSE_S = 0.05
 SHUT_DOWN_PAUSE_S = 0.02
 SHUT_DOWN_PATIENCE_S = 30.0
+SHUT_DOWN_FAILURES_MAX = 5
+STORE_PAUSE_S = 0.5
+"""After a write of the controller that has failed: the next one may not."""
 PASSING = (ErrorCode.request_timed_out, ErrorCode.duplicate_broker_registration)
 """Of a duplicate: no other process has a session under this id (`Membership.join`), but the controller may not have
 seen yet that the one of this broker's last life is over."""
@@ -161,12 +164,17 @@ class Registrar:
         others = [broker for broker in self._image.brokers.values() if broker.id != self._node_id]
         if not is_controlled or not others or self._own is None:
             return False
+        failures = 0
         for _ in range(int(SHUT_DOWN_PATIENCE_S / SHUT_DOWN_PAUSE_S)):
             try:
                 _is_fenced, should_shut_down = await self._channel.heartbeat(self.epoch, wants_shut_down=True)
             except KafkaError as error:
                 log.warning("leaders could not be moved before the end: %s", error)
-                return False
+                failures += 1
+                if error.code is not ErrorCode.kafka_storage_error or failures >= SHUT_DOWN_FAILURES_MAX:
+                    return False
+                await self._tasks.sleep(STORE_PAUSE_S)
+                continue
             if should_shut_down:
                 return True
             await self._tasks.sleep(SHUT_DOWN_PAUSE_S)

@@ -62,3 +62,35 @@ def test_a_controller_that_still_sees_the_session_of_its_last_life_is_asked_agai
 def test_whom_the_controller_does_not_want_ends() -> None:
     with pytest.raises(Refused):
         registered(Channel(ErrorCode.inconsistent_cluster_id))
+
+
+@pytest.mark.parametrize(
+    ("error", "asked"),
+    [(ErrorCode.kafka_storage_error, 3), (ErrorCode.request_timed_out, 1), (ErrorCode.stale_broker_epoch, 1)],
+)
+def test_a_broker_asks_again_to_go_where_only_the_store_had_failed(error: ErrorCode, asked: int) -> None:
+    class Going(Channel):
+        asked = 0
+
+        async def heartbeat(self, _epoch: int, *, wants_shut_down: bool) -> tuple[bool, bool]:
+            assert wants_shut_down
+            self.asked += 1
+            if self.asked < 3:
+                raise KafkaError(error)
+            return True, True
+
+    async def play() -> int:
+        channel, incarnation = Going(), uuid.UUID(int=1)
+        for broker_id in (1, 2):
+            channel.image.apply(BrokerRegistered(BrokerInfo(broker_id, {}, None, 7, incarnation)))
+        membership: Any = SimpleNamespace(incarnation=incarnation)
+        feed: Any = SimpleNamespace(until=until)
+        runtime = real_runtime()
+        made = Registrar(runtime.tasks, 1, channel.image, channel, feed, membership, "boot")  # type: ignore[arg-type]
+        try:
+            await made.shut_down(is_controlled=True)
+        finally:
+            close_runtime(runtime)
+        return channel.asked
+
+    assert asyncio.run(play()) == asked

@@ -61,9 +61,9 @@ class Stage:
 
     @property
     def is_known(self) -> bool:
-        """Whether others see the broker, in the life that it takes itself to live."""
+        """Whether others see the broker, in the session that it takes for its own."""
         entry = self.store.tree.entries.get(f"{LIVE}/{NODE_ID}")
-        return entry is not None and entry.value.decode() == self.membership.incarnation.hex
+        return entry is not None and entry.value.decode().endswith(self.membership.session.hex)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         for _ in range(10_000):

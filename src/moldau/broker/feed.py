@@ -2,7 +2,8 @@
 
 From a controller on this broker they are taken as they are; from one elsewhere by a long poll (`wire.cluster`). Where
 changes are missing the whole image is taken over, and what differs is acted on. A poll tells how far this broker has
-come, and so when others can rely on it; a broker that acts on many changes for long says meanwhile that it lives.
+come, and so when others can rely on it; a broker that acts on many changes for long says meanwhile that it lives. Where
+acting on a change fails the broker is not what its image says: it ends.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ Act = Callable[[Sequence[Record] | None, Difference], Awaitable[None]]
 """Acts on a change of the image: with its records, or None where the image was taken over whole."""
 
 
+class NotActedOn(Exception):
+    """Its cause is an error of this broker."""
+
+
 class ImageFeed:
     def __init__(
         self,
@@ -46,6 +51,7 @@ class ImageFeed:
         self._channel = channel
         self._active = active
         self._act: Act | None = None
+        self._on_failure: Callable[[BaseException], object] = lambda _error: None
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._running: asyncio.Task[None] | None = None
         self._saying_busy: asyncio.Task[None] | None = None
@@ -55,9 +61,9 @@ class ImageFeed:
         while not self._image.cluster_id:
             await self._step_or_pause()
 
-    def start(self, act: Act) -> None:
-        """Follow from now on."""
-        self._act = act
+    def start(self, act: Act, on_failure: Callable[[BaseException], object]) -> None:
+        """Follow from now on, until a change cannot be acted on."""
+        self._act, self._on_failure = act, on_failure
         self._running = self._tasks.spawn(self._run(), name="follow the cluster")
 
     def close(self) -> None:
@@ -75,8 +81,16 @@ class ImageFeed:
         await future
 
     async def _run(self) -> None:
-        while True:
-            await self._step_or_pause()
+        try:
+            while True:
+                await self._step_or_pause()
+        except Exception as error:
+            cause = error.__cause__ or error
+            self._on_failure(cause)
+            waiting, self._waiting = self._waiting, []
+            for _, future in waiting:
+                if not future.done():
+                    future.set_exception(cause)
 
     async def _step_or_pause(self) -> None:
         try:
@@ -165,15 +179,19 @@ class ImageFeed:
         before = {name: image.topics[name] for name in names if name in image.topics}
         image.apply_delta(delta)
         after = {name: image.topics[name] for name in names if name in image.topics}
-        if self._act is not None:
-            await self._act(delta.records, difference(self._node_id, before, after))
-        self._tell()
+        await self._act_on(delta.records, difference(self._node_id, before, after))
 
     async def _take_over(self, image: ClusterImage) -> None:
         before = dict(self._image.topics)
         self._image.become(image)
+        await self._act_on(None, difference(self._node_id, before, dict(self._image.topics)))
+
+    async def _act_on(self, records: Sequence[Record] | None, changes: Difference) -> None:
         if self._act is not None:
-            await self._act(None, difference(self._node_id, before, dict(self._image.topics)))
+            try:
+                await self._act(records, changes)
+            except Exception as error:
+                raise NotActedOn from error
         self._tell()
 
     def _tell(self) -> None:

@@ -283,7 +283,7 @@ class Broker:
         lost = await self.replicas.open_all()
         self.on_opened()
         self._start_cleaner()
-        self.feed.start(self._on_change)
+        self.feed.start(self._on_change, self.fail)
         listeners = {name: self._advertised(name) for name in self.listeners}
         await self.registrar.begin(
             listeners,

@@ -1,10 +1,14 @@
-"""An image of the cluster that is taken over whole: what has happened in between is acted on at once. R6."""
+"""What a broker does about changes of the cluster, one by one or many at once. R6."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
+import pytest
+
 from moldau.base.internal_topics import CONSUMER_OFFSETS
+from moldau.controller.topics import NewTopic
+from moldau.metadata.difference import Difference
 from moldau.metadata.image import image_from, snapshot_of
 from moldau.metadata.records import Position, TopicCreated, TopicDeleted
 from moldau.sim.world import World
@@ -26,6 +30,30 @@ def test_an_internal_topic_that_was_made_anew_has_its_coordinator() -> None:
         await broker.tasks.spawn(broker.feed._take_over(image), name="take over")
         assert broker.coordinators.groups.led == [0]
         await trio.until(lambda: not broker.coordinators.groups.is_loading, "loaded")
+
+    with World(1) as world:
+        world.run(scene(Trio(world)))
+        assert not world.failures
+
+
+@pytest.mark.parametrize("error", [RuntimeError, ValueError])
+def test_a_broker_that_cannot_act_on_a_change_ends_rather_than_serve_another_cluster(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_changes: Difference) -> None:
+        raise error("a bug")
+
+    async def scene(trio: Trio) -> None:
+        await trio.start(1)
+        await trio.start(2)
+        failing = trio.brokers[2]
+        monkeypatch.setattr(failing.replicas, "act_on", fail)
+        controller = trio.brokers[1]
+        work = controller.controller.create_topics([NewTopic("new", 1, 1)])
+        await controller.tasks.spawn(work, name="create")
+        await trio.until(lambda: failing.failure is not None, "it ends")
+        assert isinstance(failing.failure, error)
+        assert trio.brokers[1].failure is None
 
     with World(1) as world:
         world.run(scene(Trio(world)))

@@ -370,8 +370,9 @@ class Fetcher:
             if followed is not None and followed.busy is None and followed.is_current:
                 try:
                     await self._act(followed, fetched, frame, unflushed)
-                except (OSError, KafkaError) as failure:  # of its log alone: the others go on
-                    log.warning("%s: %s", followed.partition.topic_partition, failure)
+                except Exception as failure:  # of its log alone: the others go on
+                    is_a_bug = not isinstance(failure, OSError | KafkaError)
+                    log.warning("%s: %s", followed.partition.topic_partition, failure, exc_info=is_a_bug)
                     self._pause(followed, "its log failed")
         for flushed in unflushed:
             try:

@@ -15,6 +15,7 @@ from moldau.base.ids import TopicPartition
 from moldau.broker.handlers import list_offsets
 from moldau.config.broker import BrokerConfig
 from moldau.config.topic import topic_config
+from moldau.log.log import Log
 from moldau.log.manager import LogManager
 from moldau.metadata.image import PartitionState
 from moldau.records.record import Record, build_batch
@@ -264,3 +265,23 @@ def test_a_leader_that_does_not_say_where_its_log_begins_holds_up_nobody_who_tak
     began_s = stage.host.runtime.clock.monotonic()
     stage.run(asyncio.wait_for(stage.fetcher.forget(followed), 60.0))
     assert stage.host.runtime.clock.monotonic() - began_s < 0.1
+
+
+def test_a_partition_that_cannot_be_appended_to_for_any_reason_does_not_end_the_fetches_of_the_others(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = stage.partitions
+    append = Log.append_fetched
+
+    def append_fetched(held: Log, *arguments: Any) -> Any:
+        if held is first.log:
+            raise RuntimeError("a bug")
+        return append(held, *arguments)
+
+    monkeypatch.setattr(Log, "append_fetched", append_fetched)
+    stage.do(stage.fetcher.follow, first)
+    stage.do(stage.leader.answer, 0, 0, 3, 0)
+    stage.do(stage.fetcher.follow, second)
+    stage.do(stage.leader.answer, 1, 0, 0, 0)
+    stage.do(stage.leader.answer, 1, 0, 3, 0)
+    assert (first.log.next_offset, second.log.next_offset) == (0, 3)

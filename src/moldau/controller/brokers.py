@@ -5,8 +5,8 @@ cleanly, and the machine's boot id is another), or without some of its logs, may
 those partitions it leaves the eligible replicas as well before it may lead (KIP-966), unless it is the last of them:
 nobody has more then. Where the last one comes with an emptied disk the others do have more, though not everything: only
 an unclean election makes one of them the leader. A leader that was not stopped cleanly, and stays the only one who can
-lead, goes on in a new epoch: its log may lack an unflushed tail, and a reader could not tell the records that take those
-offsets (KIP-320).
+lead, goes on in a new epoch: its log may lack an unflushed tail, and a reader could not tell the records that take
+those offsets (KIP-320).
 
 What concerns all partitions of a broker is decided in slices (`slices`). Partitions that lose their leader come first:
 their clients can do nothing, while those of the others wait for an in-sync set at most.

@@ -6,7 +6,7 @@ partition to follow, a log that was cut off) the next request is sent at once, a
 (`Slot.hurry`). What an answer asks for is decided in `follower`, which is pure.
 
 A partition that is cut off, or begins anew, is left out of the fetches until that is done, and is given up (`forget`)
-only then: nobody leads a log that is being cut off. While its leader is asked where to begin it can be given up at once.
+only then: nobody leads a log that is being cut off. While its leader is asked where to begin it is given up at once.
 Kafka's `ReplicaFetcherThread`.
 
 A throttled partition that is not in sync is left out as well while the follower's quota is exceeded (KIP-73,

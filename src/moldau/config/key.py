@@ -15,9 +15,11 @@ from typing import Any, NamedTuple, Protocol
 # Java's String.trim() removes everything up to the space, and nothing beyond ASCII.
 _TRIMMED = "".join(map(chr, range(33)))
 _INTEGER_BITS = {"INT": 32, "SHORT": 16, "LONG": 64}
-_REPLICAS = re.compile(r"([0-9]+:[0-9]+)?(,([0-9]+:[0-9]+)?)*")
-THROTTLED_REPLICAS_LENGTH_MAX = 256 * 1024
-"""All replicas of ten thousand partitions. A topic's settings are one entry of the store, and ZooKeeper takes 1 MB."""
+_REPLICAS = re.compile(r"(?:[0-9]++:[0-9]++|)(?:,(?:[0-9]++:[0-9]++|))*+")
+_SPACE = re.compile(r"\s")
+VALUE_LENGTH_MAX = 256 * 1024
+"""All throttled replicas of ten thousand partitions. A topic's settings are one entry of the store, and ZooKeeper takes
+1 MB of it."""
 
 
 class ConfigError(ValueError):
@@ -96,6 +98,7 @@ class Key(NamedTuple):
 
     def parse(self, text: str) -> Any:
         """The value in Python's types; ConfigError with Kafka's text where it is not one."""
+        check_length(self.name, text)
         value = parse_value(self.name, self.type, text)
         if self.check is not None:
             self.check(self.name, value)
@@ -105,6 +108,14 @@ class Key(NamedTuple):
 def invalid(name: str, value: object, reason: str) -> ConfigError:
     shown = format_double(value) if isinstance(value, float) else value
     return ConfigError(f"Invalid value {shown} for configuration {name}: {reason}")
+
+
+def check_length(name: str, text: str) -> None:
+    """A limit of Moldau's own, looked at before anything is done with a value."""
+    if len(text) > VALUE_LENGTH_MAX:
+        raise ConfigError(
+            f"The value of {name} has {len(text)} characters, and may have {VALUE_LENGTH_MAX} at most."
+        )
 
 
 def parse_value(name: str, type_: Type, text: str) -> Any:
@@ -119,8 +130,10 @@ def parse_value(name: str, type_: Type, text: str) -> Any:
     if type_ is Type.DOUBLE:
         return _parse_double(name, text, trimmed)
     if type_ is Type.LIST:
-        # Kafka keeps the first of equal entries.
-        return list(dict.fromkeys(item.strip() for item in trimmed.split(","))) if trimmed else []
+        items = trimmed.split(",") if trimmed else []
+        if _SPACE.search(trimmed):
+            items = [item.strip() for item in items]
+        return list(dict.fromkeys(items))  # Kafka keeps the first of equal entries
     return trimmed
 
 
@@ -265,11 +278,6 @@ class ThrottledReplicas:
 
     def __call__(self, name: str, value: Any) -> None:
         text = ",".join(value)
-        if len(text) > THROTTLED_REPLICAS_LENGTH_MAX:
-            raise ConfigError(
-                f"Configuration '{name}' must not be longer than {THROTTLED_REPLICAS_LENGTH_MAX} characters; "
-                "'*' stands for all replicas."
-            )
         if text != "*" and not _REPLICAS.fullmatch(text):
             raise invalid(
                 name,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.config.broker import BrokerConfig, dynamic_names
 from moldau.config.group_keys import GROUP_BOUNDS
-from moldau.config.key import ConfigError, Key, Type, java_list
+from moldau.config.key import ConfigError, Key, Type, check_length, java_list
 from moldau.config.table import (
     CLIENT_METRICS_KEYS,
     GROUP_KEYS,
@@ -104,6 +104,11 @@ def check_keys_and_values(changes: Sequence[Alteration]) -> None:
     nulls = [c.name for c in changes if c.value is None and c.operation != Operation.DELETE]
     if nulls:
         raise _bad_request(f"Null value not supported for : {', '.join(nulls)}")
+    for change in changes:
+        try:
+            check_length(change.name, change.value or "")
+        except ConfigError as error:
+            raise _bad_config(str(error)) from error
 
 
 def _alter(image: ClusterImage, config: BrokerConfig, asked: Alterations) -> ConfigChanged | None:
@@ -266,10 +271,9 @@ def _changed_list(key: Key, before: str | None, value: str, operation: Operation
     items = _items(key.default or "" if before is None else before)
     named = _items(value)
     if operation is Operation.APPEND:
-        items += [item for item in named if item not in items]
-    else:
-        items = [item for item in items if item not in named]
-    return ",".join(items)
+        return ",".join(dict.fromkeys((*items, *named)))
+    gone = set(named)
+    return ",".join(item for item in items if item not in gone)
 
 
 def _items(text: str) -> list[str]:

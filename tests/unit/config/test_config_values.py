@@ -160,3 +160,26 @@ def test_every_default_passes_its_own_check() -> None:
 def test_every_synonym_is_a_broker_key() -> None:
     for key in (*TOPIC_KEYS.values(), *GROUP_KEYS.values()):
         assert all(name in BROKER_KEYS for name in key.synonyms), key.name
+
+
+@pytest.mark.parametrize("text", ["*", "", "0:1", "0:1,12:3", "0:1,", " 0:1 , 1:1 ", "999:999", ",,"])
+def test_throttled_replicas_are_partitions_and_brokers(text: str) -> None:
+    TOPIC_KEYS["leader.replication.throttled.replicas"].parse(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["a", "0:", ":1", "-1:1", "0:1:2", "none", "*,0:1", "0:1,*", "0:*", "\u0660:1"]
+)
+def test_what_names_no_throttled_replicas_is_refused_with_kafkas_words(text: str) -> None:
+    name = "follower.replication.throttled.replicas"
+    with pytest.raises(ConfigError, match=r"^Invalid value \[.*\] for configuration " + name) as refused:
+        TOPIC_KEYS[name].parse(text)
+    assert str(refused.value).endswith(
+        "must be the literal '*' or a list of replicas in the following format: "
+        "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+    )
+
+
+def test_a_value_that_is_too_long_is_refused_before_it_is_looked_at() -> None:
+    with pytest.raises(ConfigError, match="has 262145 characters, and may have 262144 at most"):
+        TOPIC_KEYS["cleanup.policy"].parse("," * 262_145)

@@ -2,70 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Any
-
 import pytest
 
 from moldau.base.errors import ErrorCode
 from moldau.metadata.records import ResourceType
-from moldau.sim.fabric import Link
-from moldau.sim.world import World
 
+from .moves import (
+    APPEND,
+    LISTS,
+    MB,
+    RATES,
+    SET,
+    SUBTRACT,
+    configure,
+    copied,
+    fill,
+    move,
+    moved,
+    play,
+    throttle,
+)
 from .trio import TOPIC, Trio, batch
 
-MB = 1_000_000
-RATES = {side: f"{side}.replication.throttled.rate" for side in ("leader", "follower")}
-LISTS = {side: f"{side}.replication.throttled.replicas" for side in ("leader", "follower")}
-MOVES = {"leader": "0:1,0:2", "follower": "0:3"}
-"""What a tool names for a move of partition 0 from 1, 2 to 3."""
-SET, DELETE = 0, 1
-FAST = Link(delay_s=(0.0001, 0.0005), buffer_bytes=4 * MB, partial_rate=0.0)
 OTHER = "other"
-
-
-async def configure(trio: Trio, kind: ResourceType, name: str, configs: dict[str, str | None]) -> Any:
-    """Set, or with None remove; the error and its text."""
-    changes = [
-        {"name": key, "config_operation": DELETE if value is None else SET, "value": value}
-        for key, value in configs.items()
-    ]
-    resources = [{"resource_type": int(kind), "resource_name": name, "configs": changes}]
-    answer = await trio.ask(1, "IncrementalAlterConfigs", 1, resources=resources, validate_only=False)
-    return answer.responses[0].error_code, answer.responses[0].error_message
-
-
-async def throttle(trio: Trio, sides: tuple[str, ...], rate: int | None, replicas: str | None = "") -> None:
-    """The same rate for all brokers; `replicas`: those of the move, where nothing else is said."""
-    for node_id in trio.brokers:
-        rates = {RATES[side]: None if rate is None else str(rate) for side in sides}
-        assert (await configure(trio, ResourceType.BROKER, str(node_id), rates))[0] == ErrorCode.none
-    lists = {LISTS[side]: MOVES[side] if replicas == "" else replicas for side in sides}
-    assert (await configure(trio, ResourceType.TOPIC, TOPIC, lists))[0] == ErrorCode.none
-
-
-async def fill(trio: Trio, total_bytes: int, index: int = 0, step_bytes: int = 250_000) -> None:
-    """Straight into the leader's log, which costs the test less than a producer."""
-    partition = trio.partition(trio.state(index).leader, index)
-
-    async def append() -> None:
-        for _ in range(total_bytes // step_bytes):
-            buffer = memoryview(bytearray(batch(bytes(step_bytes))))
-            assert not partition.append(buffer, 0, len(buffer), 1).error
-
-    await trio.brokers[trio.state(index).leader].tasks.spawn(append(), name="fill")
-    await trio.until(lambda: partition.high_watermark == partition.log.next_offset, "all to be committed")
-
-
-async def move(trio: Trio, *replicas: int, index: int = 0) -> None:
-    wanted = [{"partition_index": index, "replicas": list(replicas)}]
-    topics = [{"name": TOPIC, "partitions": wanted}]
-    answer = await trio.ask(1, "AlterPartitionReassignments", 0, topics=topics, timeout=10_000)
-    assert answer.responses[0].partitions[0].error_code == ErrorCode.none
-
-
-async def moved(trio: Trio, index: int = 0) -> None:
-    await trio.until(lambda: not trio.state(index).adding and not trio.state(index).removing, "the move")
 
 
 async def begin(trio: Trio, megabytes: int) -> None:
@@ -73,16 +32,6 @@ async def begin(trio: Trio, megabytes: int) -> None:
     await trio.create((1, 2))
     await trio.create((1, 2, 3), topic=OTHER)
     await fill(trio, megabytes * MB)
-
-
-def copied(trio: Trio) -> int:
-    return trio.partition(3).log.size_bytes() if TOPIC in trio.brokers[3].partitions_of else 0
-
-
-def play(scene: Callable[[Trio], Coroutine[Any, Any, None]]) -> None:
-    with World(11, link=FAST) as world:
-        world.run(scene(Trio(world)))
-        assert not world.failures, world.failures
 
 
 def fetches(trio: Trio, node_id: int) -> int:
@@ -265,17 +214,48 @@ def test_a_rate_that_is_none_is_refused(value: str) -> None:
     play(scene)
 
 
-def test_a_list_that_is_too_long_is_refused_and_a_long_one_is_quick() -> None:
+@pytest.mark.parametrize("operation", [SET, APPEND, SUBTRACT])
+def test_a_list_that_is_too_long_is_refused_and_the_longest_one_taken(operation: int) -> None:
     async def scene(trio: Trio) -> None:
         await begin(trio, 1)
         long = ",".join(f"{number}:1" for number in range(150_000))
         assert len(long) > MB
-        error, message = await configure(trio, ResourceType.TOPIC, TOPIC, {LISTS["leader"]: long})
+        error, message = await configure(
+            trio, ResourceType.TOPIC, TOPIC, {LISTS["leader"]: long}, operation=operation
+        )
         assert error == ErrorCode.invalid_config
-        assert len(message) < 300
+        assert len(message) < 200
         most = ",".join(f"{number}:{broker}" for number in range(10_000) for broker in (1, 2, 3))
-        error, _ = await configure(trio, ResourceType.TOPIC, TOPIC, {LISTS["leader"]: most})
-        assert error == ErrorCode.none
-        await trio.until(lambda: trio.partition(1).is_throttled_as_leader, "the list to be in force")
+        for _ in range(2):  # to none, then to as many
+            error, _message = await configure(
+                trio, ResourceType.TOPIC, TOPIC, {LISTS["leader"]: most}, operation=operation
+            )
+            assert error == ErrorCode.none
+        if operation != SUBTRACT:
+            await trio.until(lambda: trio.partition(1).is_throttled_as_leader, "the list to be in force")
+
+    play(scene)
+
+
+def test_rates_are_described_where_they_are_set_and_with_their_sources() -> None:
+    """As Kafka's: a rate has no default to be told."""
+
+    async def told(trio: Trio) -> dict[str, tuple[str, int, bool]]:
+        keys = [*RATES.values(), "replication.quota.window.num"]
+        resource = {"resource_type": 4, "resource_name": "1", "configuration_keys": keys}
+        answer = await trio.ask(1, "DescribeConfigs", 4, resources=[resource])
+        return {one.name: (one.value, one.config_source, one.read_only) for one in answer.results[0].configs}
+
+    async def scene(trio: Trio) -> None:
+        await trio.start()
+        window = {"replication.quota.window.num": ("11", 5, True)}
+        assert await told(trio) == window
+        await configure(trio, ResourceType.BROKER, "", {RATES["leader"]: "123"})
+        await configure(trio, ResourceType.BROKER, "1", {RATES["follower"]: " 7 "})
+        throttles = trio.brokers[1].replication
+        await trio.until(lambda: throttles.follower_throttle.limit == 7, "the rate to be in force")
+        assert throttles.leader_throttle.limit == 123
+        rates = {RATES["leader"]: ("123", 3, False), RATES["follower"]: (" 7 ", 2, False)}
+        assert await told(trio) == rates | window
 
     play(scene)

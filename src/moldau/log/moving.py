@@ -135,6 +135,8 @@ class Move:
 
     async def run(self) -> None:
         """Until the log lies in the other folder. CannotMove or OSError: it is where it was."""
+        async with self.log.reshaping:  # a compaction that was stopped is at its end
+            pass
         while not self.is_switched:
             await self._catch_up()
             async with self.log.reshaping:  # nobody cuts off the end, or takes segments out, until it is done

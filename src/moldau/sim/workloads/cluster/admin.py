@@ -12,6 +12,7 @@ from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.sim.client import CREATE_TOPICS, Client, Disconnected
 
+ALTER_REPLICA_LOG_DIRS = 34
 DELETE_TOPICS, CREATE_PARTITIONS, ELECT_LEADERS, INCREMENTAL_ALTER_CONFIGS, ALTER_REASSIGNMENTS = (
     20,
     37,
@@ -29,9 +30,19 @@ PARTITIONS_MAX = 4
 class Admin:
     """`places` are the partitions of which it moves the replicas; its own topics are its own."""
 
-    def __init__(self, client: Client, places: Sequence[TopicPartition], brokers: int, replicas: int) -> None:
+    def __init__(
+        self,
+        client: Client,
+        places: Sequence[TopicPartition],
+        brokers: int,
+        replicas: int,
+        folders: Sequence[str] = (),
+    ) -> None:
+        """`folders`: the data folders of every broker; where there are several, logs are moved between them."""
         self._client = client
         self._random = client.random
+        self._folders = folders
+        self._logs_random = client.random.fork("logs")
         self._places = places
         self._brokers = brokers
         self._replicas = replicas
@@ -53,6 +64,8 @@ class Admin:
             await self._client.runtime.tasks.sleep(self._random.between(*PAUSE_S))
             try:
                 await acts[self._random.randrange(len(acts))]()
+                if len(self._folders) > 1:
+                    await self._move_logs()
             except Disconnected:
                 continue
 
@@ -84,6 +97,14 @@ class Admin:
     def _some_brokers(self) -> tuple[int, ...]:
         left = list(range(1, self._brokers + 1))
         return tuple(left.pop(self._random.randrange(len(left))) for _ in range(self._replicas))
+
+    async def _move_logs(self) -> None:
+        """Some logs of the broker that happens to be asked go to one of its folders, or are to be created there."""
+        path = self._folders[self._logs_random.randrange(len(self._folders))]
+        chosen = [place for place in self._places if self._logs_random.chance(0.5)]
+        topics = tuple(SimpleNamespace(name=place.topic, partitions=(place.partition,)) for place in chosen)
+        await self._ask(ALTER_REPLICA_LOG_DIRS, 2, dirs=(SimpleNamespace(path=path, topics=topics),))
+        self._client.count("log moves asked for", len(chosen))
 
     async def _elect(self) -> None:
         await self._ask(ELECT_LEADERS, 2, election_type=PREFERRED, topic_partitions=None)

@@ -139,7 +139,8 @@ class ClusterRun:
             stage.play(f"consumer-{number}", self._consumer)
         if plan.has_admin:
             client = stage.client("operator")
-            self._admin = Admin(client, places_of(plan.topics), plan.brokers, plan.replicas)
+            folders = plan.log_dirs.split(",")
+            self._admin = Admin(client, places_of(plan.topics), plan.brokers, plan.replicas, folders)
             stage.start(client, self._admin)
 
     def _some(self, client: Client, places: list[TopicPartition]) -> list[TopicPartition]:

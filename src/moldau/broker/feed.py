@@ -26,6 +26,8 @@ from moldau.wire.frames import WireError
 log = logging.getLogger(__name__)
 
 RETRY_PAUSE_S = 0.02
+BUSY_S_MAX = 120.0
+"""What takes longer than this is taken to hang: others do without this broker."""
 NO_IMAGE = Position(-1, -1)
 
 Act = Callable[[Sequence[Record] | None, Difference], Awaitable[None]]
@@ -142,7 +144,7 @@ class ImageFeed:
         )
 
     async def _keep_saying_busy(self) -> None:
-        while True:
+        for _ in range(int(BUSY_S_MAX / self._channel.busy_after_s)):
             try:
                 await self._channel.tell_busy()
             except (Disconnected, Busy, NoController, WireError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from uuid import UUID
 
 import pytest
@@ -54,6 +55,29 @@ def test_a_broker_that_cannot_act_on_a_change_ends_rather_than_serve_another_clu
         await trio.until(lambda: failing.failure is not None, "it ends")
         assert isinstance(failing.failure, error)
         assert trio.brokers[1].failure is None
+
+    with World(1) as world:
+        world.run(scene(Trio(world)))
+        assert not world.failures
+
+
+def test_a_broker_that_does_not_come_to_an_end_with_a_change_is_fenced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def hang(_changes: Difference) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    async def scene(trio: Trio) -> None:
+        await trio.start(1)
+        await trio.start(2)
+        monkeypatch.setattr("moldau.broker.feed.BUSY_S_MAX", 20.0)
+        controller, hung = trio.brokers[1], trio.brokers[2]
+        monkeypatch.setattr(hung.replicas, "act_on", hang)
+        work = controller.controller.create_topics([NewTopic("new", 1, 1)])
+        await controller.tasks.spawn(work, name="create")
+        await trio.world.sleep(15.0)
+        assert 2 in controller.image.brokers, "it says that it is at work"
+        await trio.until(lambda: 2 not in controller.image.brokers, "it is fenced")
 
     with World(1) as world:
         world.run(scene(Trio(world)))

@@ -146,7 +146,7 @@ def measure(plan: Plan, say: Callable[[str], None], only: str | None = None) -> 
         folder = Path(name)
         if only is None:
             _measure_starts(plan, results, folder, say)
-        if only not in (GROUPS, CLUSTER):
+        if only not in (GROUPS, CLUSTER, MANY_PARTITIONS):
             yardstick = prototype.PrototypeServer(folder / "prototype")
             with running([*_servers(folder / "warm"), yardstick]) as (*servers, _):
                 _measure_running(plan, results, servers, yardstick, say, only)

@@ -117,8 +117,10 @@ class PartitionLeader:
         now_s: float,
         lag_max_s: float,
         is_eligible: Callable[[int, int], bool],
+        is_durable: bool = True,
     ) -> None:
-        """`is_eligible(broker id, broker epoch)`: whether the cluster knows that broker as alive, in that epoch."""
+        """`is_eligible(broker id, broker epoch)`: whether the cluster knows that broker as alive, in that epoch.
+        `is_durable`: nothing of its log waits for the disk."""
         self._node_id = node_id
         self._lag_max_s = lag_max_s
         self._is_eligible = is_eligible
@@ -126,7 +128,7 @@ class PartitionLeader:
         self.start_offset = next_offset
         """Where its epoch begins: readers are told no end of the log before the high watermark has come here
         (KIP-207)."""
-        self.local_offset = next_offset
+        self.local_offset = next_offset if is_durable else high_watermark
         """Up to where its own log is as durable as the topic asks."""
         self.high_watermark = high_watermark
         self.min_insync_replicas = min_insync_replicas

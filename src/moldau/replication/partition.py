@@ -164,6 +164,7 @@ class Partition:
             now_s=self._replication.clock.monotonic(),
             lag_max_s=self._replication.replica_lag_max_s,
             is_eligible=self._replication.is_eligible,
+            is_durable=self._flushes == 0,
         )
         self._moved(self.leader.high_watermark)
         self._look_at_in_sync()

@@ -197,6 +197,15 @@ def test_a_sync_that_ends_after_the_leader_was_replaced_commits_nothing() -> Non
     assert ErrorCode.none not in stage.answers
 
 
+def test_what_waits_for_the_disk_is_not_visible_in_the_next_epoch_either() -> None:
+    stage = Stage(ALONE, flush_messages="1")
+    stage.append()
+    stage.partition.change(ALONE._replace(leader_epoch=4, partition_epoch=2))
+    assert stage.partition.high_watermark == 0
+    stage.sleep(1.0)
+    assert stage.partition.high_watermark == 1
+
+
 def test_what_an_earlier_epoch_waits_for_on_the_disk_does_not_hold_up_the_next_one_for_ever() -> None:
     stage = Stage(ALONE, flush_messages="2")
     stage.append()

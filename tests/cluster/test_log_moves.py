@@ -141,6 +141,7 @@ def read(bootstrap: str, topic: str) -> list[tuple[bytes | None, bytes | None]]:
     raise AssertionError(f"the end of {topic} was not reached")
 
 
+@pytest.mark.slow
 def test_logs_move_there_and_back_under_load_with_kills_in_between(
     broker: BrokerOnDisks, tmp_path: Path
 ) -> None:

@@ -103,9 +103,17 @@ class Moves:
             await manager.write_checkpoints_in(target)
         path = f"{target.path}/{names.future_folder(partition, self._runtime.random.uuid())}"
         start = log.segments.first_base_offset
-        if log.failure is not None or manager.logs.get(partition) is not log or partition in self.under_way:
+        if partition in self.under_way:  # somebody was faster
+            await self.begin(log, target)
+            return
+        if log.failure is not None or manager.logs.get(partition) is not log:
             return  # meanwhile
-        loaded = create_log(self._runtime.disk, path, log.topic_id, self._runtime.clock.wall_ms(), start)
+        try:
+            now_ms = self._runtime.clock.wall_ms()
+            loaded = create_log(self._runtime.disk, path, log.topic_id, now_ms, start)
+        except OSError:
+            manager.remove_later(target, path, 0)  # what there is of it: the next start would go on with it
+            raise
         self._start(log, self._copy(log, path, loaded, target), source, target)
 
     def _copy(self, log: Log, path: str, loaded: LoadedLog, target: DataFolder) -> Log:

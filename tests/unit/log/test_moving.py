@@ -251,6 +251,25 @@ def test_another_folder_ends_the_move_and_so_does_the_one_where_it_is() -> None:
     on_stage(main)
 
 
+def test_of_two_who_ask_at_once_the_last_is_heard_and_nothing_of_the_first_is_left() -> None:
+    async def main(stage: Stage) -> None:
+        stage.folders = [A, B, "/c"]
+        log = await stage.open()
+        fill(log, 200)
+        for path in (B, "/c"):
+            (folder,) = [one for one in stage.manager.folders if one.path == path]
+            folder.stale.add(PARTITION)  # so that both wait
+        tasks = [stage.host.runtime.tasks.spawn(stage.begin(log, path), name=path) for path in (B, "/c")]
+        for task in tasks:
+            await task
+        await stage.until_moved(log, "/c")
+        await stage.sleep(log.config.file_delete_delay_ms / 1000 + 1)
+        assert stage.places == [log.folder]
+        await stage.close()
+
+    on_stage(main)
+
+
 def test_a_deleted_log_takes_its_copy_with_it() -> None:
     for seed in range(10):
 

@@ -98,6 +98,63 @@ def test_a_crash_at_any_point_of_a_move_leaves_one_log_with_all_of_it(seed: int,
     assert changes > 60
 
 
+@pytest.mark.slow
+def test_a_crash_at_any_point_of_the_move_of_a_compacted_log_keeps_what_lies_behind_its_gaps() -> None:
+    """A start takes a gap above the recovery point for lost data: the checkpoints must go with the log."""
+
+    async def main(world: World, stage: Stage, changes: int) -> bool:
+        before: list[Record] = []
+
+        async def move() -> None:
+            log = await stage.open()
+            for number in range(40):
+                append(log, build_batch([Record(0, NOW_MS, b"%d" % number, b"x" * 150)]))
+                log.next_offset += 5
+                if number % 9 == 8:
+                    log.roll(NOW_MS)
+                    log.next_offset += 5
+            log.reshaping.cleaned_to = log.segments.active.base_offset
+            append(log, batch(b"last"))
+            await log.flush()
+            await stage.manager.write_checkpoints()
+            before.extend(read_all(log))
+            stage.host.drive.crash_after(changes)
+            await stage.begin(log, B)
+            await stage.until_moved(log, B)
+
+        task = stage.host.runtime.tasks.spawn(move(), name="move")
+        while stage.host.alive and not task.done():
+            await world.sleep(0.001)
+        crashed = not stage.host.alive
+        runtime = stage.host.restart()
+
+        async def reopen() -> None:
+            log = await stage.open()
+            assert read_all(log) == before
+            assert log.next_offset == before[-1].offset + 1
+            if not log.folder.startswith(B):
+                await stage.begin(log, B)
+            await stage.until_moved(log, B)
+            assert read_all(log) == before
+            await stage.close()
+            assert read_all(await stage.open()) == before
+            await stage.close()
+
+        task = runtime.tasks.spawn(reopen(), name="reopen")
+        while not task.done() and stage.host.alive:
+            await world.sleep(0.01)
+        task.result()
+        return crashed
+
+    changes, crashed = 0, True
+    while crashed:
+        with World(f"gaps/{changes}") as world:
+            crashed = world.run(main(world, Stage(world), changes))
+            assert not world.failures
+        changes += 1
+    assert changes > 40
+
+
 @pytest.mark.parametrize("kind", ["write", "sync"])
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
 def test_a_target_that_fails_or_is_full_leaves_the_log_as_it_is(kind: Any, number: int) -> None:
@@ -167,6 +224,20 @@ def test_a_source_that_fails_takes_its_log_offline_and_the_copy_is_given_up() ->
         assert log.failure is not None and len(stage.failures) == 1
         await stage.sleep(1)
         assert not stage.futures and not stage.manager.moves.under_way
+        await stage.close()
+
+    on_stage(main)
+
+
+def test_a_copy_that_cannot_be_made_is_not_gone_on_with() -> None:
+    async def main(stage: Stage) -> None:
+        log = await stage.open()
+        await log.truncate_fully_and_start_at(100, stage.manager.write_checkpoints_of)
+        stage.host.drive.fail_next("write", path_contains=f"{B}/", number=errno.ENOSPC)
+        with pytest.raises(OSError):
+            await stage.begin(log, B)
+        await stage.sleep(1)
+        assert stage.places == [log.folder]
         await stage.close()
 
     on_stage(main)

@@ -175,6 +175,32 @@ def test_a_replica_that_comes_later_is_created_where_it_was_asked_for(path: str)
     on_trio(scene)
 
 
+def test_a_source_that_fails_in_a_move_fails_over_and_one_that_is_the_target_does_not() -> None:
+    async def scene(trio: Trio) -> None:
+        await trio.start()
+        await trio.create((1, 2, 3))
+        await trio.produce(1)
+        broker = trio.brokers[1]
+        broker.log_manager.moves._pace._bytes_per_s = lambda: 0
+        source = folder(trio, 1)
+        target = other(source)
+        assert await alter(trio, 1, target) == [ErrorCode.none]
+        folders = {one.path: one for one in broker.log_manager.folders}
+        broker.log_manager.fail_folder(folders[target], OSError(errno.EIO, "gone"))
+        assert not broker.log_manager.moves.under_way
+        assert not (await trio.produce(1)).error_code
+        folders[target].failure = None
+        assert await alter(trio, 1, next(path for path in (A, B, C) if path not in (source, target))) == [
+            ErrorCode.none
+        ]
+        broker.log_manager.fail_folder(folders[source], OSError(errno.EIO, "gone"))
+        assert not broker.log_manager.moves.under_way
+        await trio.until(lambda: trio.state().leader in (2, 3), "another one leads")
+        assert not (await trio.produce(trio.state().leader)).error_code
+
+    on_trio(scene)
+
+
 def test_a_deleted_topic_ends_its_moves() -> None:
     async def scene(trio: Trio) -> None:
         await trio.start()

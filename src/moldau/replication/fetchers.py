@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -37,6 +38,8 @@ class Fetchers:
         self._throttle = throttle
         self._fetchers: dict[int, Fetcher] = {}
         self._leaders: dict[Partition, int] = {}
+        self._leaving: dict[Partition, asyncio.Future[None]] = {}
+        """Partitions that are being given up: done when they are."""
         self._waiting: dict[Partition, None] = {}
         """Followers of a broker whose address is not known yet."""
 
@@ -47,8 +50,9 @@ class Fetchers:
     async def follow(self, partition: Partition) -> None:
         """Fetch a partition from its leader as it is now; from nobody, where it has none."""
         leader = partition.state.leader
-        if self._leaders.get(partition, leader) != leader:
+        while self._leaders.get(partition, leader) != leader or partition in self._leaving:
             await self.forget(partition)
+            leader = partition.state.leader
         if leader == NO_LEADER or leader == self._node_id or partition.is_offline:
             return
         fetcher = self._fetcher_of(leader)
@@ -63,7 +67,14 @@ class Fetchers:
         self._waiting.pop(partition, None)
         leader = self._leaders.pop(partition, NO_LEADER)
         if leader in self._fetchers:
-            await self._fetchers[leader].forget(partition)
+            self._leaving[partition] = left = asyncio.get_running_loop().create_future()
+            try:
+                await self._fetchers[leader].forget(partition)
+            finally:
+                del self._leaving[partition]
+                left.set_result(None)
+        elif partition in self._leaving:
+            await asyncio.shield(self._leaving[partition])
 
     async def on_brokers_changed(self) -> None:
         """Brokers have come, gone or moved."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -73,7 +73,7 @@ class Tools:
             for word in ("--config", f"{key.replace('_', '.')}={value}")
         ]
         self.run("topics", "--create", "--topic", topic, "--replica-assignment", assignment, *settings)
-        self.wait_whole()
+        self.wait_whole({topic: len(assignment.split(","))})
 
     def partitions(self, *arguments: str) -> dict[str, tuple[str, str, str]]:
         """Leader, replicas and in-sync set, in order, of what `topics --describe` prints, by topic and partition."""
@@ -83,13 +83,17 @@ class Tools:
             for topic, index, leader, replicas, isr in PARTITION.findall(printed)
         }
 
-    def wait_whole(self) -> None:
-        """Until every replica is in sync, in the eyes of every broker."""
+    def wait_whole(self, counts: Mapping[str, int] | None = None) -> None:
+        """Until every replica is in sync, in the eyes of every broker, and these topics have so many partitions."""
+        wanted = dict(counts or {})
 
         def is_whole() -> bool:
             answers = [self.cluster.describe(node) for node in self.cluster.living.values()]
+            known = [{topic.name: len(topic.partitions) for topic in answer.topics} for answer in answers]
             parts = [p for answer in answers for topic in answer.topics for p in topic.partitions]
-            return all(p.leader_id >= 0 and len(p.isr_nodes) == len(p.replica_nodes) for p in parts)
+            return all(wanted.items() <= topics.items() for topics in known) and all(
+                p.leader_id >= 0 and len(p.isr_nodes) == len(p.replica_nodes) for p in parts
+            )
 
         wait_until(is_whole, PATIENCE_S, "all replicas in sync")
 
@@ -172,7 +176,7 @@ def test_topics_are_created_where_they_are_wanted_and_spread_where_nobody_says(t
     }
     tools.run("topics", "--create", "--topic", "spread", "--partitions", "3", "--replication-factor", "3")
     tools.run("topics", "--create", "--topic", "defaults")
-    tools.wait_whole()
+    tools.wait_whole({"spread": 3, "defaults": 1})
     spread = tools.partitions("--topic", "spread")
     assert sorted(leader for leader, _, _ in spread.values()) == ["1", "2", "3"]
     assert all(set(replicas.split(",")) == {"1", "2", "3"} for _, replicas, _ in spread.values())
@@ -194,8 +198,9 @@ def test_topics_adds_partitions_where_they_are_wanted_and_deletes_everywhere(too
     tools.create("grown", "1:2:3")
     alter = ("topics", "--alter", "--topic", "grown")
     tools.run(*alter, "--partitions", "2", "--replica-assignment", "1:2:3,3:2:1")
+    tools.wait_whole({"grown": 2})
     tools.run(*alter, "--partitions", "4")
-    tools.wait_whole()
+    tools.wait_whole({"grown": 4})
     grown = tools.partitions("--topic", "grown")
     assert grown["grown-1"] == ("3", "3,2,1", "1,2,3") and len(grown) == 4
     assert "currently has 4 partition(s); 2 would not be an increase" in tools.refused(
@@ -204,7 +209,7 @@ def test_topics_adds_partitions_where_they_are_wanted_and_deletes_everywhere(too
     for index in range(4):
         tools.produce("grown", index, 1)
     tools.run("topics", "--delete", "--topic", "grown")
-    assert "grown" not in tools.run("topics", "--list").split()
+    wait_until(lambda: "grown" not in tools.run("topics", "--list").split(), PATIENCE_S, "nobody to name it")
     assert "Topic 'grown' does not exist as expected" in tools.refused(
         "topics", "--delete", "--topic", "grown"
     )
@@ -287,7 +292,8 @@ def test_leader_election_makes_a_leader_of_one_that_was_behind_only_if_it_is_unc
         tools.refused(ELECTION, *unclean, "preferred")
         done = tools.run(ELECTION, *unclean, "unclean")
         assert "Successfully completed leader election (UNCLEAN) for partitions behind-0" in done
-        assert tools.partitions("--topic", "behind") == {"behind-0": ("3", "2,3", "3")}
+        now = {"behind-0": ("3", "2,3", "3")}
+        wait_until(lambda: tools.partitions("--topic", "behind") == now, PATIENCE_S, "3 leads")
     assert tools.run("get-offsets", "--topic", "behind") == "behind:0:0\n", "what only the other had is gone"
 
 
@@ -313,8 +319,10 @@ def test_partitions_are_reassigned_and_their_data_with_them(tools: Tools) -> Non
 
     wait_until(lambda: verified().count(" is completed.") == 2, PATIENCE_S, "the reassignment")
     assert "No partition reassignments found." in tools.run(REASSIGNMENT, "--list")
-    moved = tools.partitions("--topic", "moved")
-    assert [part[1:] for part in moved.values()] == [("3,1", "1,3"), ("1,2,3", "1,2,3")]
+    where = [("3,1", "1,3"), ("1,2,3", "1,2,3")]
+    wait_until(
+        lambda: [part[1:] for part in tools.partitions("--topic", "moved").values()] == where, PATIENCE_S
+    )
     assert "None of the specified partition reassignments are active." in tools.run(
         REASSIGNMENT, *plan, "--cancel"
     )
@@ -338,7 +346,8 @@ def test_a_reassignment_that_waits_for_a_dead_broker_is_listed_and_cancelled(too
         cancelled = tools.run(REASSIGNMENT, *plan, "--cancel", *alone)
         assert "Successfully cancelled partition reassignment for: stuck-0" in cancelled
         assert "No partition reassignments found." in tools.run(REASSIGNMENT, "--list")
-        assert tools.partitions("--topic", "stuck") == {"stuck-0": ("1", "1,3", "1,3")}
+        before = {"stuck-0": ("1", "1,3", "1,3")}
+        wait_until(lambda: tools.partitions("--topic", "stuck") == before, PATIENCE_S, "as before")
 
 
 def reassign(cluster: Cluster, topic: str, partition: int, replicas: list[int]) -> None:
@@ -545,8 +554,8 @@ def test_a_broker_that_was_unregistered_leads_and_is_followed_when_it_is_back(to
     assert "Broker ID 9 is not currently registered" in tools.refused("cluster", "unregister", "--id", "9")
     with tools.without(2):
         assert "Broker 2 is no longer registered." in tools.run("cluster", "unregister", "--id", "2")
-        listed = tools.run("cluster", "list-endpoints", "--include-fenced-brokers")
-        assert re.findall(r"^(\d) ", listed, re.M) == ["1", "3"]
+        endpoints = ("cluster", "list-endpoints", "--include-fenced-brokers")
+        wait_until(lambda: re.findall(r"^(\d) ", tools.run(*endpoints), re.M) == ["1", "3"], PATIENCE_S)
         assert tools.partitions("--topic", "back") == {"back-0": ("3", "2,3,1", "1,3")}
     tools.run(ELECTION, "--election-type", "preferred", "--topic", "back", "--partition", "0")
     wait_until(lambda: tools.partitions("--topic", "back")["back-0"][0] == "2", PATIENCE_S, "2 leads")

@@ -422,6 +422,32 @@ def test_offsets_records_and_logs_are_found_on_every_broker(tools: Tools) -> Non
     assert "The given brokers do not exist from --broker-list: 9." in tools.refused(*asked)
 
 
+def test_the_console_tools_write_to_every_broker_and_read_from_it(
+    tools: Tools, requires_kafka: Distribution
+) -> None:
+    tools.create("typed", "1:2:3,2:3:1,3:1:2")
+    typed = [f"key-{number}:value-{number}" for number in range(60)]
+    keys = ("--reader-property", "parse.key=true", "--reader-property", "key.separator=:")
+    producer = requires_kafka.run(
+        *(
+            "console-producer",
+            "--bootstrap-server",
+            tools.cluster.bootstrap_servers,
+            "--topic",
+            "typed",
+            *keys,
+        ),
+        stdin="\n".join(typed) + "\n",
+        timeout_s=PATIENCE_S,
+    )
+    assert producer.stderr == ""
+    offsets = [int(line.rpartition(":")[2]) for line in tools.run("get-offsets", "--topic", "typed").split()]
+    assert sum(offsets) == len(typed) and all(offsets), "keys go to all three partitions"
+    shown = ("--formatter-property", "print.key=true", "--formatter-property", "key.separator=:")
+    read = ("--topic", "typed", "--from-beginning", "--max-messages", str(len(typed)), *shown)
+    assert sorted(tools.run("console-consumer", *read).split()) == sorted(typed)
+
+
 def test_replica_verification_finds_no_lag_on_any_broker(tools: Tools, requires_kafka: Distribution) -> None:
     """It compares checksums of all replicas until it is ended, and says every second how far the last is behind."""
     tools.create("verified", "1:2:3,2:3:1")

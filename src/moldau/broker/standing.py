@@ -17,6 +17,7 @@ from moldau.metadata.image import ClusterImage
 from moldau.metadata.records import NO_LEADER
 from moldau.replication.leader import UNKNOWN_OFFSET
 from moldau.replication.partition import Partition
+from moldau.replication.replication import Replication
 
 if TYPE_CHECKING:
     from moldau.broker.node import Broker
@@ -120,7 +121,22 @@ def standing_samples(broker: Broker) -> Iterator[Sample]:
     for name, text, value in gauges:
         yield Sample(name, "gauge", text, (("", value),))
     yield from _lag_samples(standing.lags)
+    yield from _throttle_samples(broker.replication)
     yield from _counters(broker)
+
+
+def _throttle_samples(replication: Replication) -> Iterator[Sample]:
+    """KIP-73; Kafka's `LeaderReplication` and `FollowerReplication` byte rates."""
+    rates = (
+        ('side="leader"', replication.leader_throttle.rate),
+        ('side="follower"', replication.follower_throttle.rate),
+    )
+    yield Sample(
+        "moldau_replication_throttled_bytes_per_second",
+        "gauge",
+        "Bytes of throttled replicas, of late.",
+        rates,
+    )
 
 
 def _lag_samples(lags: dict[int, Lag]) -> Iterator[Sample]:

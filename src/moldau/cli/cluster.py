@@ -73,7 +73,7 @@ def describe(target: Target, as_json: bool) -> None:
     """
     with ClusterClient(target) as client:
         cluster, partitions, moving = client.cluster(), client.partitions(), client.moving()
-        throttled = standing(client)
+        throttled = standing(client, {one.topic for one in partitions})
         step = Meter(client, moving).step() if moving else None
     brokers = [broker_document(broker, cluster, partitions) for broker in cluster.brokers]
     if as_json:

@@ -139,7 +139,7 @@ def reassign(
             wanted = planned(lambda: spread(partitions, names, racks, replication_factor))
         if not dry_run:
             ask_for_folders(client, folders)
-        note_left_over(client)
+        note_left_over(client, {one.topic for one in partitions})
         work = Work(throttle, dry_run=dry_run, waits=not no_wait, as_json=as_json)
         carry_out(client, partitions, wanted, work)
         if folders and not (dry_run or no_wait):
@@ -179,7 +179,7 @@ def drain(
             raise not_found(f"There is no broker {broker_id} in this cluster.", f"It has {listed(known)}.")
         racks = {broker: rack for broker, rack in allowed(cluster, None).items() if broker != broker_id}
         wanted = planned(lambda: plan_drain(partitions, broker_id, racks))
-        note_left_over(client)
+        note_left_over(client, {one.topic for one in partitions})
         work = Work(throttle, dry_run=dry_run, waits=not no_wait, as_json=as_json)
         carry_out(client, partitions, wanted, work)
     if not (dry_run or no_wait or as_json):

@@ -53,6 +53,10 @@ def under_way(moving: Mapping[TopicPartition, Moving]) -> dict[TopicPartition, C
 
 def put_on(client: ClusterClient, copies: Mapping[TopicPartition, Copy], rate: int) -> Throttles:
     throttles = throttles_of(copies)
+    known = [
+        broker.id for broker in client.cluster().brokers
+    ]  # a replica may be on one that was unregistered
+    throttles = throttles._replace(brokers=tuple(one for one in throttles.brokers if one in known))
     now = standing(client, throttles.lists)
     change(client, TOPIC, added(now, throttles))
     change(client, BROKER, {str(broker): dict.fromkeys(RATES, str(rate)) for broker in throttles.brokers})
@@ -88,7 +92,7 @@ def is_gone(outcome: Refusal) -> bool:
     return outcome.error is ErrorCode.unknown_topic_or_partition
 
 
-def note_left_over(client: ClusterClient) -> None:
+def note_left_over(client: ClusterClient, topics: Iterable[str]) -> None:
     """Say what is throttled although nothing is being copied."""
-    if not under_way(client.moving()) and (found := standing(client)):
+    if not under_way(client.moving()) and (found := standing(client, topics)):
         note(f"Throttled, and nothing is being moved: {text_of(found)}; {TAKE_AWAY}.")

@@ -22,6 +22,7 @@ from .moves import (
     play,
     throttle,
 )
+from .test_standing import metrics
 from .trio import TOPIC, Trio, batch
 
 OTHER = "other"
@@ -45,6 +46,10 @@ def test_a_throttled_move_takes_as_long_as_its_rate_says(sides: tuple[str, ...])
         await throttle(trio, sides, 5 * MB)
         began_s = trio.world.loop.time()
         await move(trio, 2, 3)
+        await trio.world.sleep(4.0)
+        for side, broker in (("leader", trio.brokers[1]), ("follower", trio.brokers[3])):
+            rate = metrics(broker)[f'replication_throttled_bytes_per_second{{side="{side}"}}']
+            assert 4 * MB < rate < 6 * MB if side in sides else rate == 0
         await moved(trio)
         assert 5.0 <= trio.world.loop.time() - began_s <= 6.8
         assert trio.partition(3).log.size_bytes() == trio.partition(2).log.size_bytes()

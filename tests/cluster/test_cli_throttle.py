@@ -87,6 +87,7 @@ def test_whoever_stops_watching_hears_how_the_throttle_ends(cli: Cli, topic: str
     assert "no longer throttled" in cli.run("cluster", "reassign", "--throttle", "none").stdout
     assert throttled(cli) == NOTHING
     assert "Nothing is throttled." in cli.run("cluster", "reassign", "--throttle", "none").stdout
+    assert "Nothing is being moved." in cli.run("cluster", "reassign", "--throttle", "5MB/s").stdout
 
 
 def test_a_cancelled_move_takes_its_throttle_along(cli: Cli, topic: str) -> None:

@@ -160,8 +160,10 @@ class Controller:
         return self._applied.position(broker_id) or NOWHERE
 
     async def until_known(self, position: Position) -> None:
-        """Wait until all who serve have acted on a write, for a moment: one of them may hang, and is fenced later."""
-        await self._applied.until(position, list(self.image.brokers), KNOWN_PATIENCE_S)
+        """Wait until all who serve have acted on a write, for a moment: one of them may hang, and is fenced later. Only
+        the first change waits for that one.
+        """
+        await self._applied.until_known(position, list(self.image.brokers), KNOWN_PATIENCE_S)
 
     async def until_applied(self, position: Position, brokers: Sequence[int], timeout_s: float) -> bool:
         """Whether these brokers have acted on a write in time; who is fenced meanwhile is not waited for."""

@@ -115,12 +115,15 @@ class Applied:
         self._tasks = tasks
         self._positions: dict[int, Position] = {}
         self._waiting: dict[asyncio.Future[bool], tuple[Position, set[int]]] = {}
+        self._late: set[int] = set()
+        """Who was waited for in vain, and has not been heard of since."""
 
     def position(self, broker_id: int) -> Position | None:
         return self._positions.get(broker_id)
 
     def note(self, broker_id: int, position: Position) -> None:
         """A broker has applied all up to here."""
+        self._late.discard(broker_id)
         if position > self._positions.get(broker_id, Position(-1, -1)):
             self._positions[broker_id] = position
             self._settle(broker_id, position)
@@ -128,12 +131,24 @@ class Applied:
     def forget(self, broker_id: int) -> None:
         """A broker is gone: nobody waits for it."""
         self._positions.pop(broker_id, None)
+        self._late.discard(broker_id)
         self._settle(broker_id, None)
+
+    async def until_known(self, position: Position, brokers: Sequence[int], patience_s: float) -> None:
+        """Wait for these brokers, but for those who hang: one that lets somebody wait in vain is not waited for again
+        before it is heard of.
+        """
+        awaited = [broker for broker in brokers if broker not in self._late]
+        if not await self.until(position, awaited, patience_s):
+            self._late.update(self._behind(position, awaited))
+
+    def _behind(self, position: Position, brokers: Sequence[int]) -> set[int]:
+        return {broker for broker in brokers if self._positions.get(broker, Position(-1, -1)) < position}
 
     async def until(self, position: Position, brokers: Sequence[int], timeout_s: float) -> bool:
         """Whether these brokers have applied a write, or are gone, within the time. Where too many wait, nobody else
         does."""
-        behind = {broker for broker in brokers if self._positions.get(broker, Position(-1, -1)) < position}
+        behind = self._behind(position, brokers)
         if not behind:
             return True
         if len(self._waiting) >= WAITING_MAX:

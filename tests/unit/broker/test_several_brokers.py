@@ -677,3 +677,27 @@ def test_a_producer_is_told_to_come_again_where_no_ids_can_be_had(stage: Stage) 
         assert refused.value.code is ErrorCode.coordinator_load_in_progress
 
     run(stage, scene)
+
+
+def test_a_broker_that_hangs_holds_up_one_change_of_the_cluster_and_no_more(stage: Stage) -> None:
+    async def scene() -> None:
+        await stage.start(1, 2, 3)
+        controller = stage.controller
+        hung = next(broker_id for broker_id in stage.brokers if broker_id != controller.node_id)
+        others = tuple(broker_id for broker_id in stage.brokers if broker_id != hung)
+        await stage.until(lambda: set(controller.image.brokers) == {1, 2, 3})
+        stage.hosts[hung].pause()
+        took_s = []
+        for number in range(4):
+            began_s = stage.world.loop.time()
+            topic = NewTopic(f"t{number}", assignments=[(0, others)])
+            await stage.on(controller.node_id, controller.controller.create_topics([topic]))
+            took_s.append(stage.world.loop.time() - began_s)
+            place = TopicPartition(topic.name, 0)
+            assert stage.brokers[others[0]].partitions[place].refusal is ErrorCode.none
+            assert all(topic.name in stage.brokers[broker_id].image.topics for broker_id in others)
+        assert took_s[0] > 0.9 and max(took_s[1:]) < 0.2
+        stage.hosts[hung].go_on()
+        await stage.until(lambda: "t3" in stage.brokers[hung].image.topics)
+
+    run(stage, scene)

@@ -128,3 +128,20 @@ def test_a_delta_is_made_bytes_once_for_all_who_follow(monkeypatch: pytest.Monke
     assert len(made) == 3
     assert list(log.encoded(five)) == [b"one", b"two"]  # forgotten meanwhile, as two newer ones are kept
     assert len(made) == 4
+
+
+def test_a_broker_that_hangs_is_waited_for_once_until_it_is_heard_of() -> None:
+    async def scene() -> None:
+        applied = Applied(TestTasks())  # type: ignore[arg-type]
+        applied.note(1, Position(1, 9))
+        applied.note(2, Position(1, 1))
+        await applied.until_known(Position(1, 2), [1, 2], 0.01)  # in vain
+        await asyncio.wait_for(applied.until_known(Position(1, 3), [1, 2], 3600), 30)
+        applied.note(2, Position(1, 2))
+        waiting = asyncio.ensure_future(applied.until_known(Position(1, 3), [1, 2], 3600))
+        await asyncio.sleep(0)
+        assert not waiting.done(), "it is heard of again, so that it is waited for"
+        applied.note(2, Position(1, 3))
+        await waiting
+
+    asyncio.run(scene())

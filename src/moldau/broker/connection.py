@@ -172,6 +172,11 @@ class Connection:
         self.last_active_s = server.clock.monotonic()
         self._serve(view, filled)
 
+    def look(self) -> None:
+        """Receive, though nobody has said that there is something."""
+        if not self.is_closed and not self._is_paused:
+            self.on_readable()
+
     def _receive_into_partial(self) -> int:
         """Fill the private buffer up to the frame's end; returns all that it holds, 0 at the end of the stream."""
         partial = self._partial

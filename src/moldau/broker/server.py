@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 IDLE_SWEEPS_PER_TIMEOUT = 4
 SEND_AWAY_POLL_S = 0.02
+LOOK_INTERVAL_S = 5.0
+LOOKS_PER_TURN = 200
 
 
 class Server:
@@ -53,6 +55,9 @@ class Server:
         self._idle_s_max = idle_ms_max / 1000
         self._listeners: list[Listener] = []
         self._sweep: Timer | None = None
+        self._look: Timer | None = None
+        self._looked_s = runtime.clock.monotonic()
+        self._to_look_at: deque[Connection] = deque()
         self._is_closing = False
 
     def listen(self, name: str, host: str, port: int) -> Listener:
@@ -60,6 +65,8 @@ class Server:
         self._listeners.append(listener)
         if self._sweep is None and self._idle_s_max > 0:
             self._schedule_sweep()
+        if self._look is None:
+            self._look = self.tasks.call_later(LOOK_INTERVAL_S, self._look_at_recent)
         return listener
 
     def set_limits(self, connections_max: int, connections_per_ip_max: int) -> None:
@@ -129,6 +136,22 @@ class Server:
         """Who says what it is (KIP-511), and is not another broker."""
         return any(c.client_software and c.client_software[0] != PEER_SOFTWARE for c in self.connections)
 
+    def _look_at_recent(self) -> None:
+        """Look at all that were active since the last time. libuv stops to watch a socket when it tells of a reset: one
+        that came with data is told once, and who has received the data hears no more of it.
+        """
+        since_s, self._looked_s = self._looked_s, self.clock.monotonic()
+        self._to_look_at.extend(one for one in self.connections if one.last_active_s >= since_s)
+        self._look_at_some()
+
+    def _look_at_some(self) -> None:
+        for _ in range(min(LOOKS_PER_TURN, len(self._to_look_at))):
+            self._to_look_at.popleft().look()
+        pause_s = 0.0 if self._to_look_at else LOOK_INTERVAL_S
+        then = self._look_at_some if self._to_look_at else self._look_at_recent
+        if not self._is_closing:
+            self._look = self.tasks.call_later(pause_s, then)
+
     def stop_listening(self) -> None:
         for listener in self._listeners:
             listener.close()
@@ -139,6 +162,8 @@ class Server:
         self.stop_listening()
         if self._sweep is not None:
             self._sweep.cancel()
+        if self._look is not None:
+            self._look.cancel()
         for stream, _ in self._waiting:
             stream.close()
         self._waiting.clear()

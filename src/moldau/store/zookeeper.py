@@ -15,7 +15,6 @@ server that was found catches up (`sync`) before anything is read from it, and e
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -52,10 +51,9 @@ from moldau.store.port import (
     Unknown,
     parent_of,
 )
+from moldau.store.zookeeper_log import KAZOO, Absence, logger
 from moldau.store.zookeeper_reads import NODES_MAX, ReadMany
 from moldau.store.zookeeper_url import Address
-
-logger = logging.getLogger("moldau.store.zookeeper")
 
 REQUESTS_MAX = 64
 """Requests of one store that are under way at once; further ones wait. kazoo is told of each by a byte through a socket
@@ -81,7 +79,7 @@ class SessionClient(KazooClient):  # type: ignore[misc]
             auth_data=credentials,
             default_acl=CREATOR_ALL_ACL if credentials else None,
             connection_retry=RECONNECT,
-            logger=logger,
+            logger=KAZOO,
             **address.tls,
         )
         self._gate = self.handler.rlock_object()
@@ -151,6 +149,7 @@ class ZookeeperStore(Engine):
         self._client: SessionClient | None = None
         self._is_ready = asyncio.Event()
         """Connected, and caught up."""
+        self._absence = Absence(tasks, address.hosts)
         self._silences = 0
         """How often the connection has come or gone."""
         self._refusal = ""
@@ -357,6 +356,7 @@ class ZookeeperStore(Engine):
     def _let_go(self) -> None:
         self._is_ready.clear()
         self._client = None
+        self._absence.close()
         self.watches.clear()
         self._stopping.close()
 
@@ -373,6 +373,8 @@ class ZookeeperStore(Engine):
     def _on_state(self, client: SessionClient, state: str) -> None:
         if client is not self._client:
             return
+        if self._is_ready.is_set() and state != KazooState.CONNECTED:
+            self._absence.begin()
         self._is_ready.clear()
         self._silences += 1
         if state == KazooState.CONNECTED:
@@ -404,6 +406,7 @@ class ZookeeperStore(Engine):
                 logger.error(self._refusal)
             return
         if client is self._client and client.connected:
+            self._absence.end()
             self._is_ready.set()
             for sentinel in self._sentinels.values():
                 sentinel.disturbed()

@@ -14,6 +14,7 @@ from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
 from moldau.base.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from moldau.broker.identity import decide_identity
+from moldau.broker.interface import CoordinatorHost
 from moldau.broker.markers import MarkerWriter
 from moldau.broker.verification import verifications
 from moldau.controller.topics import NewTopic
@@ -41,7 +42,7 @@ TOPIC_KNOWN_PAUSE_S = 0.005
 class Coordinators:
     """`broker` is the node: its image, its controller, its partitions' readers."""
 
-    def __init__(self, broker: Any) -> None:
+    def __init__(self, broker: CoordinatorHost) -> None:
         self._broker = broker
         self._markers = MarkerWriter(broker)
         self.verifications = verifications(broker.tasks, broker.peers)

@@ -2,8 +2,8 @@
 them.
 
 A handler names the smallest role that it needs, so its signature says what it can reach, and a test can stand in for
-it. The end of this module has mypy check that the node fills every role. Produce and Fetch use more, and say so
-themselves.
+it. So do the parts that work for handlers: coordinators, markers, verification. The end of this module has mypy check
+that the node fills every role.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.config.broker import BrokerConfig
 from moldau.metadata.image import ClusterImage
-from moldau.runtime.ports import Address, Clock, Runtime
+from moldau.runtime.ports import Address, Clock, Runtime, Tasks
 
 if TYPE_CHECKING:  # the parts whose modules a role's user need not load
     from moldau.broker.channel import ControllerChannel
@@ -24,13 +24,18 @@ if TYPE_CHECKING:  # the parts whose modules a role's user need not load
     from moldau.broker.metrics import Metrics
     from moldau.broker.node import Broker
     from moldau.broker.office import Office
+    from moldau.broker.outbox import Outbox
     from moldau.controller.controller import Controller
     from moldau.coordinator.group.shard import GroupShard
     from moldau.coordinator.runtime import CoordinatorRuntime
+    from moldau.coordinator.transaction.messages import Add
     from moldau.coordinator.transaction.shard import TransactionShard
     from moldau.log.manager import LogManager
-    from moldau.replication.fetch_session import TopicRef
+    from moldau.peers.peers import Peers
+    from moldau.replication.fetch_session import FetchSessions, TopicRef
+    from moldau.replication.long_polls import LongPolls
     from moldau.replication.partition import Partition
+    from moldau.replication.replication import Replication
 
 Request: TypeAlias = Any
 """A decoded request, or a struct of one: kio's dataclass of the request's own version, so there is no one type for it.
@@ -137,8 +142,115 @@ class ProducerIdBroker(CoordinatorBroker, AdminBroker, Protocol):
         ...
 
 
-class TransactionBroker(CoordinatorBroker, DataBroker, Protocol):
+class MarkerBroker(CoordinatorBroker, Protocol):
+    """The partitions that markers are written to, here or on other brokers."""
+
+    @property
+    def tasks(self) -> Tasks: ...
+
+    @property
+    def peers(self) -> Peers: ...
+
+    def partition(self, topic: TopicRef, index: int) -> Partition: ...
+
+
+class CoordinatorHost(MarkerBroker, ProducerIdBroker, Protocol):
+    """What coordinators stand on."""
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+
+class VerifyingCoordinators(Protocol):
+    """`broker.coordinators.Coordinators`, as far as the verification of transactions is concerned."""
+
+    @property
+    def transactions(self) -> CoordinatorRuntime[TransactionShard]: ...
+
+    @property
+    def verifications(self) -> Outbox[Add, dict[TopicPartition, ErrorCode]]:
+        """Of transactions that are coordinated elsewhere."""
+        ...
+
+    def leader_of(self, topic: str, key: str) -> int:
+        """Who leads the key's partition of an internal topic, by this broker's image."""
+        ...
+
+
+class VerifyingBroker(ClusterView, Protocol):
+    """Whoever asks coordinators of transactions on a producer's behalf."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def tasks(self) -> Tasks: ...
+
+    @property
+    def coordinators(self) -> VerifyingCoordinators: ...
+
+
+class TransactionCoordinators(Coordinating, VerifyingCoordinators, Protocol):
+    """All that requests of transactions ask of coordinators."""
+
+
+class TransactionBroker(MarkerBroker, DataBroker, Protocol):
     """Coordinators, and the partitions that a transaction writes to."""
+
+    @property
+    def coordinators(self) -> TransactionCoordinators: ...
+
+
+class ProducingBroker(VerifyingBroker, Protocol):
+    """What Produce uses."""
+
+    @property
+    def metrics(self) -> Metrics: ...
+
+    @property
+    def partitions_of(self) -> Mapping[TopicRef, Mapping[int, Partition]]:
+        """By the topic's name, and by the bytes of its id."""
+        ...
+
+    def partition(self, topic: TopicRef, index: int) -> Partition: ...
+
+    def fail(self, error: BaseException) -> None: ...
+
+
+class FetchingBroker(ClusterView, Protocol):
+    """What Fetch uses."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def tasks(self) -> Tasks: ...
+
+    @property
+    def metrics(self) -> Metrics: ...
+
+    @property
+    def fetch_sessions(self) -> FetchSessions: ...
+
+    @property
+    def fetch_bytes_max(self) -> int:
+        """Of one answer."""
+        ...
+
+    @property
+    def replication(self) -> Replication: ...
+
+    @property
+    def long_polls(self) -> LongPolls: ...
+
+    @property
+    def selects_by_rack(self) -> bool:
+        """Whether a consumer is sent to the replica in its rack (KIP-392)."""
+        ...
+
+    def partition(self, topic: TopicRef, index: int) -> Partition: ...
+
+    def note_read_error(self, partition: Partition, error: OSError) -> None: ...
 
 
 class ServingBroker(Protocol):
@@ -206,9 +318,12 @@ if TYPE_CHECKING:
         transactions: TransactionBroker,
         serving: ServingBroker,
         controller: ControllerBroker,
+        producing: ProducingBroker,
+        fetching: FetchingBroker,
+        coordinating: CoordinatorHost,
         context: RequestContext,
     ) -> None: ...
 
     def _node_fills_every_role(node: Broker, context: Context) -> None:
         """The first two are made of nearly all the others."""
-        _fill(node, node, node, node, context)
+        _fill(node, node, node, node, node, node, node, context)

@@ -14,11 +14,12 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
 from moldau.base.internal_topics import CONSUMER_OFFSETS
+from moldau.broker.interface import MarkerBroker
 from moldau.broker.outbox import Load, Outbox
 from moldau.coordinator.shard import Producer
 from moldau.coordinator.transaction.messages import Markers
@@ -47,7 +48,7 @@ class Wanted(NamedTuple):
     version: int
 
 
-async def write_markers(broker: Any, wanted: Sequence[Wanted]) -> list[ErrorCode]:
+async def write_markers(broker: MarkerBroker, wanted: Sequence[Wanted]) -> list[ErrorCode]:
     """Append markers to partitions that this broker leads, and wait until all are committed: an error for each."""
     outcomes = [ErrorCode.none] * len(wanted)
     left = len(wanted)
@@ -73,7 +74,7 @@ async def write_markers(broker: Any, wanted: Sequence[Wanted]) -> list[ErrorCode
     return outcomes
 
 
-def _append(broker: Any, wanted: Wanted) -> tuple[Partition, int]:
+def _append(broker: MarkerBroker, wanted: Wanted) -> tuple[Partition, int]:
     """The partition, and the offset behind the marker; KafkaError where it is refused."""
     place, marker, producer, version = wanted
     partition: Partition = broker.partition(*place)
@@ -100,7 +101,7 @@ def _append(broker: Any, wanted: Wanted) -> tuple[Partition, int]:
 class MarkerWriter:
     """Writes the markers of whole transactions, wherever their partitions are led."""
 
-    def __init__(self, broker: Any) -> None:
+    def __init__(self, broker: MarkerBroker) -> None:
         self._broker = broker
         self.outbox = Outbox[Markers, Outcomes](
             broker.tasks, broker.peers, LANE, _send, _load, lambda markers: _all(markers, LOST)

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any
 
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.base.internal_topics import TRANSACTION_STATE
+from moldau.broker.interface import VerifyingBroker
 from moldau.broker.outbox import Load, Outbox
 from moldau.coordinator.reply import Reply
 from moldau.coordinator.runtime import CoordinatorRuntime
@@ -49,7 +49,7 @@ BEHIND = (ErrorCode.unknown_topic_or_partition, ErrorCode.operation_not_attempte
 Outcomes = dict[TopicPartition, ErrorCode]
 
 
-async def verify(broker: Any, add: Add, take_guards: Callable[[], object]) -> Outcomes:
+async def verify(broker: VerifyingBroker, add: Add, take_guards: Callable[[], object]) -> Outcomes:
     """An outcome for each partition. With transaction version 2 they are added."""
     if not add.transactional_id:
         return _all(add, ErrorCode.invalid_request)
@@ -67,7 +67,7 @@ async def verify(broker: Any, add: Add, take_guards: Callable[[], object]) -> Ou
         await broker.tasks.sleep(config["add.partitions.to.txn.retry.backoff.ms"] / 1000)
 
 
-async def _ask_coordinator(broker: Any, add: Add) -> Outcomes:
+async def _ask_coordinator(broker: VerifyingBroker, add: Add) -> Outcomes:
     """Wherever it is now, by this broker's image of the cluster."""
     leader = broker.coordinators.leader_of(TRANSACTION_STATE, add.transactional_id)
     if leader == NO_LEADER:

@@ -28,6 +28,7 @@ from typing import Any, Final, NamedTuple
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.limits import COLD_READ_RETRIES_MAX, INLINE_FETCH_BYTES_MAX
 from moldau.broker.connection import Answer, Connection, Slot
+from moldau.broker.interface import FetchingBroker
 from moldau.broker.leader_hints import current_leader, endpoints_of
 from moldau.log.reader import Slice
 from moldau.replication.fetch_session import (
@@ -62,7 +63,12 @@ Aborted = Sequence[tuple[int, int]] | None
 
 
 def serve(
-    broker: Any, connection: Connection, frame: memoryview, position: int, version: int, correlation_id: int
+    broker: FetchingBroker,
+    connection: Connection,
+    frame: memoryview,
+    position: int,
+    version: int,
+    correlation_id: int,
 ) -> Answer | None:
     request = decode_request(API_KEY, version, frame, position)
     now_s = broker.clock.monotonic()
@@ -117,7 +123,7 @@ class Fetch:
 
     def __init__(
         self,
-        broker: Any,
+        broker: FetchingBroker,
         connection: Connection,
         request: Any,
         version: int,

@@ -18,12 +18,12 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
 from moldau.base.invariant import InvariantBroken
 from moldau.broker.connection import Answer, Connection, Slot
+from moldau.broker.interface import ProducingBroker
 from moldau.broker.leader_hints import current_leader, endpoints_of
 from moldau.broker.verification import as_produce_error, verify
 from moldau.coordinator.transaction.messages import Add
@@ -84,7 +84,12 @@ _NOT_APPENDED = _NotAppended()
 
 
 def serve(
-    broker: Any, connection: Connection, frame: memoryview, position: int, version: int, correlation_id: int
+    broker: ProducingBroker,
+    connection: Connection,
+    frame: memoryview,
+    position: int,
+    version: int,
+    correlation_id: int,
 ) -> Answer | None:
     lone = parse_lone_batch(frame, position, version)
     if lone is not None and lone[5] - lone[4] >= HEADER_BYTES and frame[lone[4] + FLAGS] & TRANSACTIONAL:
@@ -105,7 +110,7 @@ def serve(
 
 
 def _append_lone(
-    broker: Any,
+    broker: ProducingBroker,
     connection: Connection,
     frame: memoryview,
     version: int,
@@ -167,14 +172,18 @@ def _append_lone(
 
 
 def _refused(
-    broker: Any, index: int, error: ErrorCode, message: str | None = None, log_start_offset: int = UNKNOWN
+    broker: ProducingBroker,
+    index: int,
+    error: ErrorCode,
+    message: str | None = None,
+    log_start_offset: int = UNKNOWN,
 ) -> Produced:
     broker.metrics.produce_refused += 1
     return index, error, UNKNOWN, UNKNOWN, log_start_offset, (), message, None
 
 
 def _packed_refusals(
-    broker: Any, connection: Connection, correlation_id: int, version: int, answers: Answers
+    broker: ProducingBroker, connection: Connection, correlation_id: int, version: int, answers: Answers
 ) -> bytes:
     """With the leaders of partitions that are led elsewhere (KIP-951)."""
     leaders: dict[tuple[str | bytes, int], tuple[int, int]] = {}
@@ -247,7 +256,7 @@ class Produce:
 
     def __init__(
         self,
-        broker: Any,
+        broker: ProducingBroker,
         connection: Connection,
         frame: memoryview,
         version: int,

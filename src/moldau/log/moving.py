@@ -110,7 +110,7 @@ class Move:
         self.is_switched = False
         """The log lies in the other folder."""
         self.is_deleted = False
-        """So does its topic not any more."""
+        """Its topic was deleted since."""
         self.task: asyncio.Task[None] | None = None
         self.old_folder = log.folder
         self.old_recovery_point = 0
@@ -308,7 +308,11 @@ class Move:
             self._take(memoryview(data))
         if self.copy.log_start_offset < self.log.log_start_offset:
             self.copy.delete_records_before(self.log.log_start_offset)
-        return active.size == place.position and self.copy.next_offset == self.log.next_offset
+        if active.size != place.position:
+            return False
+        if self.copy.next_offset != self.log.next_offset:
+            raise CannotMove(f"{self.log} does not end where its last batch does, at {self.copy.next_offset}")
+        return True
 
     def _change_over(self) -> None:
         """On the loop, at once: nothing is appended in between. OSError: nothing has changed."""

@@ -1,8 +1,8 @@
 """A blocking Kafka connection that sends frames made before: client libraries cost more than the broker.
 
 Messages are kio's, coded by kio itself and not by Moldau, so that tests may use it as a second opinion. It
-leaves out retries, leaders and batching. Nor is it a connection of `peers`: an exchange costs it a quarter of what it
-costs an event loop, which would be what the load measures, and tests send through it what no client sends.
+leaves out retries, leaders and batching. Nor is it a connection of `peers`: an exchange costs it less than half of what
+it costs an event loop, which would be what the load measures, and tests send through it what no client sends.
 """
 
 from __future__ import annotations

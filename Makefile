@@ -88,6 +88,10 @@ rolling: setup interop-setup  ## restart three brokers ROUNDS=20 times under cli
 copies: setup interop-setup  ## Kafka's transactional copier, COPIES=50000 messages, while brokers are killed (SEED=..., ON=kafka)
 	COPIES=$(or $(COPIES),50000) $(PYTEST) -s --timeout=0 --target $(or $(ON),moldau) --seed $(or $(SEED),$$(date +%s)) tests/interop/test_cluster_copier.py
 
+.PHONY: scenarios
+scenarios: setup interop-setup  ## all that Kafka's system tests do to a cluster, over both engines (SEED=...)
+	SCENARIOS=all $(PYTEST) -s -k "$(ENGINE)" --seed $(or $(SEED),$$(date +%s)) tests/cluster/test_cluster_scenarios.py
+
 properties: setup  ## try EXAMPLES=2000 sequences of whatever happens to a log, other ones each time
 	EXAMPLES=$(EXAMPLES) $(PYTEST) --timeout=0 -n $(WORKERS) tests/properties/test_log_properties.py
 

@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from cluster.several import Cluster
 from cluster.writers import Acknowledged, Writer, value_of
 from moldau.bench.raw import RawConnection, metadata_request, produce_request
+from moldau.records.compression import Codec
 from moldau.records.record import Record, build_batch
 
 ANSWER_S = 8.0
@@ -42,10 +43,20 @@ class LeaderWriter(Writer):
     is_idempotent = False
 
     def __init__(
-        self, name: str, cluster: Cluster, topic: str, partition: int, seed: int, acks: int = -1
+        self,
+        name: str,
+        cluster: Cluster,
+        topic: str,
+        partition: int,
+        seed: int,
+        acks: int = -1,
+        codec: Codec = Codec.NONE,
+        pause_s: float = PAUSE_S,
     ) -> None:
         super().__init__(name, cluster.bootstrap, topic, [partition], seed)
         self._acks = acks
+        self._codec = codec
+        self._pause_s = pause_s
         self.errors: dict[int, int] = {}
         """How often each error was answered."""
         self.last_s = time.monotonic()
@@ -62,7 +73,7 @@ class LeaderWriter(Writer):
                     continue
                 with RawConnection(leader, timeout_s=ANSWER_S) as connection:
                     while not self._end.is_set() and self._write_batch(connection):
-                        self._end.wait(PAUSE_S)
+                        self._end.wait(self._pause_s)
             except OSError:
                 self._end.wait(RETRY_S)
 
@@ -85,7 +96,8 @@ class LeaderWriter(Writer):
         """Whether this is the leader still."""
         partition, values = self._next_values(self._random.randint(1, 5))
         now_ms = int(time.time() * 1000)
-        batch = build_batch([Record(i, now_ms, None, value) for i, value in enumerate(values)])
+        records = [Record(i, now_ms, None, value) for i, value in enumerate(values)]
+        batch = build_batch(records, codec=self._codec)
         answer = connection.ask(produce_request(self._topic, partition, batch, acks=self._acks))
         (outcome,) = answer.responses[0].partition_responses
         if outcome.error_code:
@@ -112,8 +124,17 @@ class TransactionalWriter(Writer):
 
     is_idempotent = False  # what was aborted leaves gaps
 
-    def __init__(self, name: str, bootstrap: str, topic: str, partitions: list[int], seed: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        bootstrap: str,
+        topic: str,
+        partitions: list[int],
+        seed: int,
+        codec: Codec = Codec.NONE,
+    ) -> None:
         super().__init__(name, bootstrap, topic, partitions, seed)
+        self._codec = codec
         self.outcomes: dict[int, tuple[Outcome, list[tuple[int, bytes]]]] = {}
         """By the transaction's number: how it has ended, and what was in it, with its partition."""
         self.surprises: list[str] = []
@@ -142,6 +163,7 @@ class TransactionalWriter(Writer):
             {
                 "bootstrap.servers": self._bootstrap,
                 "transactional.id": self.name,
+                "compression.type": self._codec.name.lower(),
                 "transaction.timeout.ms": 60_000,
                 "linger.ms": 1,
                 **QUICK,
@@ -192,7 +214,16 @@ def retried(call: Callable[[], object], what: str) -> None:
 class GroupReader:
     """A member of a group, in a thread of its own."""
 
-    def __init__(self, name: str, bootstrap: str, group: str, topics: list[str], seed: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        bootstrap: str,
+        group: str,
+        topics: list[str],
+        seed: int,
+        **settings: object,
+    ) -> None:
+        """`settings`: of librdkafka, with underscores; None takes one away."""
         self.name = name
         self.problem: BaseException | None = None
         self.values: set[bytes] = set()
@@ -201,7 +232,7 @@ class GroupReader:
         self._random = random.Random(seed)
         self._topics = topics
         self._end = threading.Event()
-        self._settings = {
+        self._settings: dict[str, object] = {
             "bootstrap.servers": bootstrap,
             "group.id": group,
             "auto.offset.reset": "earliest",
@@ -210,9 +241,16 @@ class GroupReader:
             "session.timeout.ms": 10_000,
             **QUICK,
         }
-        self._thread = threading.Thread(target=self._guarded, name=name, daemon=True)
+        for key, value in settings.items():
+            self._settings[key.replace("_", ".")] = value
+            if value is None:
+                del self._settings[key.replace("_", ".")]
+        self._thread = threading.Thread()
 
     def start(self) -> None:
+        """Once, and again after each end: as another process of the same member."""
+        self._end.clear()
+        self._thread = threading.Thread(target=self._guarded, name=self.name, daemon=True)
         self._thread.start()
 
     def end(self, timeout_s: float) -> None:

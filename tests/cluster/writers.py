@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, Producer
 
 from moldau.bench.raw import RawConnection, decode_answer, frame, produce_request
+from moldau.records.compression import Codec
 from moldau.records.record import Record, build_batch
 
 IN_FLIGHT_MAX = 5
@@ -89,9 +90,24 @@ class Writer(ABC):
 class IdempotentWriter(Writer):
     is_idempotent = True
 
+    def __init__(
+        self,
+        name: str,
+        bootstrap: str,
+        topic: str,
+        partitions: list[int],
+        seed: int,
+        codec: Codec = Codec.NONE,
+        pause_s: float = PAUSE_S,
+    ) -> None:
+        super().__init__(name, bootstrap, topic, partitions, seed)
+        self._codec = codec
+        self._pause_s = pause_s
+
     def _write(self) -> None:
         producer = Producer(
             {
+                "compression.type": self._codec.name.lower(),
                 "bootstrap.servers": self._bootstrap,
                 "enable.idempotence": True,
                 "linger.ms": 1,
@@ -108,7 +124,8 @@ class IdempotentWriter(Writer):
             partition, values = self._next_values(self._random.randint(1, 20))
             for value in values:
                 producer.produce(self._topic, value, partition=partition, on_delivery=self._on_delivery)
-            producer.poll(PAUSE_S)
+            producer.poll(0)
+            self._end.wait(self._pause_s)
             while len(producer) > UNACKNOWLEDGED_MAX and not self._end.is_set():
                 producer.poll(0.05)
         left = producer.flush(30)

@@ -170,7 +170,8 @@ class Office:
                     await controller.elect_leaderless()
                 if since_rebalance_s >= self._broker.config["leader.imbalance.check.interval.seconds"]:
                     since_rebalance_s = 0.0
-                    await controller.rebalance()
+                    if self._broker.config["auto.leader.rebalance.enable"]:
+                        await controller.rebalance()
             except KafkaError as error:
                 log.info("leaders could not be looked after: %s", error)
 

@@ -125,12 +125,16 @@ _REASONS = {
         ssl.truststore.password password per-broker
         ssl.truststore.type string per-broker
     """,
-    "there is no replication among brokers yet": """
+    "one fetcher for each leader is enough on one event loop, with the system's buffer": """
+        num.replica.fetchers int cluster-wide 1..
+        replica.socket.receive.buffer.bytes int
+    """,
+    "high watermarks are written with the other checkpoints": """
+        replica.high.watermark.checkpoint.interval.ms long
+    """,
+    "a move between data folders is paced from slice to slice": """
         alter.log.dirs.replication.quota.window.num int 1..
         alter.log.dirs.replication.quota.window.size.seconds int 1..
-        num.replica.fetchers int cluster-wide 1..
-        replica.high.watermark.checkpoint.interval.ms long
-        replica.socket.receive.buffer.bytes int
     """,
     "share groups are not served yet": """
         share.coordinator.append.linger.ms int -1..

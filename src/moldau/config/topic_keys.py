@@ -168,7 +168,6 @@ TOPIC_KEYS_IN_ORDER = (
         None,
         "Whether a replica that is not in sync may become leader when no other is left, losing records.",
         "unclean.leader.election.enable",
-        acts=False,
     ),
     _key(
         "min.insync.replicas",

@@ -13,6 +13,7 @@ SOURCE = Path(__file__).parents[3] / "src" / "moldau"
 DESCRIBING = (
     "broker_keys.py",
     "group_keys.py",
+    "replication_keys.py",
     "transaction_keys.py",
     "inert_keys.py",
     "topic_keys.py",
@@ -37,6 +38,7 @@ def test_a_topic_key_that_is_said_to_act_is_looked_at_and_no_other(code: str) ->
         "cleanup_policy": "compact",
         "message_timestamp_type": "log_append_time",
         "segment_ms": "roll_ms",
+        "unclean_leader_election_enable": "get(UNCLEAN)",
     }
     for name, key in TOPIC_KEYS.items():
         attribute = name.replace(".", "_")

@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -43,14 +43,17 @@ def test_the_tests_that_the_page_names_are_there() -> None:
 
 
 class Operator:
-    """Types what the page shows; where it says `systemctl`, ends and starts the process itself."""
+    """Types what the page shows, with folders that there are; for `systemctl` it ends and starts the process."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, folders: Mapping[str, Path]) -> None:
         self._cluster = cluster
+        self._folders = folders
         self._environment = {**os.environ, "MOLDAU_BOOTSTRAP": cluster.bootstrap}
 
     def type(self, line: str) -> str:
         """What was printed."""
+        for shown, there in self._folders.items():
+            line = line.replace(shown, str(there))
         if line == "systemctl restart moldau":
             self._cluster.stop(1)
             self._cluster.start(1)
@@ -79,7 +82,12 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 @pytest.mark.slow
 def test_the_commands_of_the_page_do_what_it_says(cluster: Cluster) -> None:
     cluster.create("orders", 8, 3)
-    operator = Operator(cluster)
+    broker = cluster.brokers[1]
+    folders = {"/disk1/moldau": broker.data, "/disk2/moldau": broker.folder / "disk2"}
+    cluster.stop(1)
+    broker.settings = {**broker.settings, "log.dirs": ",".join(map(str, folders.values()))}
+    cluster.start(1)
+    operator = Operator(cluster, folders)
     lines = [line for line in PAGE.lines() if line and not line.startswith("moldau up")]
     assert {line.split()[0] for line in lines} == {"moldau", "systemctl"}
     for line in lines:

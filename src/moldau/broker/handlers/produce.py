@@ -152,23 +152,30 @@ def _append_lone(
         metrics.produced_messages += last_offset - base_offset + 1
     if acks == ACKS_ALL and partition.high_watermark <= last_offset:
         slot = connection.park(is_produce=True)
-
-        def on_committed(error: ErrorCode) -> None:
-            if error:
-                refused = [(topic, [_refused(broker, index, error)])]
-                slot.fill(_packed_refusals(broker, connection, correlation_id, version, refused))
-            else:
-                slot.fill(
-                    pack_lone_produced(
-                        correlation_id, version, topic, index, base_offset, append_time_ms, log_start_offset
-                    )
-                )
-
-        partition.when_committed(last_offset + 1, broker.clock.monotonic() + timeout_ms / 1000, on_committed)
+        produced = correlation_id, version, topic, index, base_offset, append_time_ms, log_start_offset
+        deadline_s = broker.clock.monotonic() + timeout_ms / 1000
+        on_committed = partial(_answer_lone, broker, connection, slot, produced)
+        partition.when_committed(last_offset + 1, deadline_s, on_committed)
         return None
     return pack_lone_produced(
         correlation_id, version, topic, index, base_offset, append_time_ms, log_start_offset
     )
+
+
+def _answer_lone(
+    broker: ProducingBroker,
+    connection: Connection,
+    slot: Slot,
+    produced: tuple[int, int, str | bytes, int, int, int, int],
+    error: ErrorCode,
+) -> None:
+    """The in-sync replicas have the batch, or why that is not known."""
+    if not error:
+        slot.fill(pack_lone_produced(*produced))
+        return
+    correlation_id, version, topic, index, *_ = produced
+    refused = [(topic, [_refused(broker, index, error)])]
+    slot.fill(_packed_refusals(broker, connection, correlation_id, version, refused))
 
 
 def _refused(

@@ -1,11 +1,13 @@
 """A consume-transform-produce worker, to be killed: `python copier.py BOOTSTRAP IN OUT GROUP ID SEED`.
 
 Copies messages from one topic to another, each transaction with the offsets of what it read. Some transactions are
-aborted on purpose. Whatever goes wrong ends the process: its successor begins from the committed offsets.
+aborted on purpose. Whatever goes wrong, or takes too long, ends the process: its successor begins from the committed
+offsets.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import random
 import sys
@@ -14,6 +16,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 BATCH_MAX = 20
 ABORTED_SHARE = 0.2
+ROUND_S = 30
+"""Of one transaction: `send_offsets_to_transaction` of librdkafka 2.16 may never return (its issues 5511 and 5456)."""
 QUICK = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 200,
@@ -52,6 +56,7 @@ def copy(bootstrap: str, source: str, target: str, group: str, transactional_id:
     consumer.assign(begin)
     positions = {place.partition: place.offset for place in begin}
     while True:
+        faulthandler.dump_traceback_later(ROUND_S, exit=True)
         messages = [m for m in consumer.consume(chance.randint(1, BATCH_MAX), 0.5) if m.error() is None]
         if not messages:
             continue

@@ -3,11 +3,12 @@
 Several share the partitions of one topic; each copies what it is given to the partition of the same number of another,
 in transactions with the group's offsets (KIP-447: a member of an old generation commits nothing). A transaction that
 cannot be committed is aborted, and what it had read is read again. SIGTERM ends it between two transactions; whatever
-cannot be mended ends the process: its successor begins from the committed offsets.
+cannot be mended, or takes too long, ends the process: its successor begins from the committed offsets.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import random
 import signal
@@ -18,6 +19,9 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 BATCH_MAX = 100
 ABORTED_SHARE = 0.1
 CALL_S = 20
+ROUND_S = 30
+"""Of one transaction; the brokers have aborted it by then. Where the group coordinator's broker has left the metadata,
+librdkafka 2.16 waits for its connection for ever, whatever time-out the call has (its issues 5511 and 5456)."""
 QUICK = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 200,
@@ -55,10 +59,12 @@ class GroupCopier:
 
     def run(self) -> None:
         while not self._must_end:
+            faulthandler.dump_traceback_later(ROUND_S, exit=True)
             messages = self._consumer.consume(self._chance.randint(1, BATCH_MAX), 0.2)
             good = [message for message in messages if message.error() is None]
             if good:
                 self._copy(good)
+        faulthandler.dump_traceback_later(ROUND_S, exit=True)
         self._consumer.close()
 
     def _copy(self, messages: list[Message]) -> None:

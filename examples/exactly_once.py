@@ -9,10 +9,12 @@ choice: `isolation.level` is `read_committed` by default in librdkafka, not in J
 
 A crash hurts nowhere. Before the commit: the worker that is started again under the same `transactional.id` ends the
 open transaction and begins with its first order. After it: with the order that comes next. A broker that crashes is
-waited for, for half a minute. Any error ends the program, since a crash does no harm: have it started again.
+waited for, for half a minute. Any error ends the program, and so does a call that never returns, since a crash does no
+harm: have it started again.
 What is not a message has no part in it: an e-mail that is sent within the transaction may go out twice.
 """
 
+import faulthandler
 import os
 import signal
 import time
@@ -24,6 +26,7 @@ BOOTSTRAP = os.environ.get("BOOTSTRAP_SERVERS", "localhost:9092")
 WORKER = "invoices-1"  # each worker has a name of its own: of two with the same, the older one is fenced off
 BATCH = 10
 TIMEOUT_S = 30
+BATCH_S = 90  # librdkafka 2.16 may wait for ever for a restarted coordinator (its issues 5511 and 5456)
 
 
 def main() -> None:
@@ -33,7 +36,7 @@ def main() -> None:
         {
             "bootstrap.servers": BOOTSTRAP,
             "transactional.id": WORKER,
-            # librdkafka 2.16 may wait for ever after its only broker was away (its issue 5511), but not with this:
+            # Where there is only one broker, this is enough for it not to wait for ever:
             "metadata.recovery.strategy": "none",
         }
     )
@@ -51,6 +54,7 @@ def main() -> None:
     consumer.subscribe(["orders"])
     try:
         while not stopping.is_set():
+            faulthandler.dump_traceback_later(BATCH_S, exit=True)  # unless the next batch begins before
             orders = next_batch(consumer)
             if orders:
                 producer.begin_transaction()

@@ -73,7 +73,8 @@ class Drive:
         self._changes_left = changes
 
     @property
-    def will_crash(self) -> bool:
+    def is_armed(self) -> bool:
+        """Whether a crash is to come."""
         return self._changes_left is not None
 
     def host_ended(self) -> None:

@@ -165,10 +165,10 @@ class Nemesis:
         deadline_s = self._world.loop.time() + ARMED_CRASH_PATIENCE_S
         while node.host.alive and self._world.loop.time() < deadline_s:
             await self._world.sleep(POLL_S)
-        if node.host.alive:
+        if node.host.alive and drive.is_armed:
             node.crash()
         await self._come_back(node)
-        if self._random.chance(0.3):
+        if self._random.chance(0.3) and self._may_lose_power(node):
             drive.crash_after(self._random.randrange(60))
 
     async def _kill(self, node: BrokerNode) -> None:

@@ -70,6 +70,8 @@ class BrokerNode:
         self.node_id = self._config.node_id
         self.is_tainted = False
         """It has lost its power, and with it perhaps what only its page cache held."""
+        self.on_power_cut: Callable[[BrokerNode], object] = lambda _node: None
+        """Called before what that means is noted."""
         self._tree = Tree()
         self._open_store = open_store
         self._power_lost = False
@@ -150,6 +152,7 @@ class BrokerNode:
         self.host.crash()
 
     def on_power_lost(self) -> None:
+        self.on_power_cut(self)
         self._power_lost = self.is_tainted = True
         self._boots += 1
         self.is_doubtful = False

@@ -4,8 +4,7 @@ Beside the faults of one broker: processes that are stopped and go on, brokers c
 or from their controller, in one direction or both, slow paths and disks, sessions that end, a store that is gone for a
 while, a controller that is lost, and restarts of all brokers in turn.
 
-A power cut takes what only the page cache held. A topic with `min.insync.replicas=2` is promised to bear that of one
-broker at a time (`spared`): the next one comes when the last has caught up in all its partitions.
+A power cut takes what only the page cache held: `power` says whose may go.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from moldau.base.ids import TopicPartition
 from moldau.controller import layout
 from moldau.sim.drive import DiskFaults
 from moldau.sim.nemesis import POWER_CUTS, Mixture, Nemesis
@@ -22,6 +20,8 @@ from moldau.sim.node import BrokerNode
 from moldau.sim.random import SimRandom
 from moldau.sim.stage import Stage
 from moldau.sim.store_node import STORE
+from moldau.sim.workloads.cluster.power import Power
+from moldau.sim.workloads.cluster.store_view import StoreView
 
 FAULT_EVERY_S = (0.05, 1.2)
 DOWN_S = ((0.0, 0.3), (0.0, 0.3), (1.0, 4.0))
@@ -79,14 +79,15 @@ def draw_mixture(random: SimRandom, *, spares_power: bool) -> Mixture:
 
 
 class ClusterNemesis(Nemesis):
-    """`spared`: how many brokers may have lost what was in their page cache at one time."""
+    """`power` knows who may lose it."""
 
-    def __init__(self, stage: Stage, mixture: Mixture, spared: int) -> None:
+    def __init__(self, stage: Stage, mixture: Mixture, power: Power) -> None:
         super().__init__(stage, mixture)
         assert stage.store is not None
         self._store = stage.store
+        self._view = StoreView(stage.store)
         self._nodes = stage.nodes
-        self._spared = spared
+        self._power = power
         self._busy: dict[BrokerNode, None] = {}
         """What happens to them is not over yet."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -106,7 +107,7 @@ class ClusterNemesis(Nemesis):
             name, node = self._draw(), idle[self._random.randrange(len(idle))]
             if name in OF_THE_CONTROLLER:
                 node = self._controller() or node
-            if node in self._busy or (name in POWER_CUTS and not self._may_lose_power(node)):
+            if node in self._busy:
                 continue
             self._begin(node, partial(self._do, name, node))
 
@@ -119,6 +120,10 @@ class ClusterNemesis(Nemesis):
 
         self._busy[node] = None
         self._tasks.append(self._world.loop.create_task(do(), name=f"trouble of {node.name}"))
+
+    async def _do(self, name: str, node: BrokerNode) -> None:
+        if name not in POWER_CUTS or self._may_lose_power(node):
+            await super()._do(name, node)
 
     async def calm(self) -> None:
         """No more faults; all brokers and the store are up when this returns."""
@@ -156,55 +161,10 @@ class ClusterNemesis(Nemesis):
     # Who may
 
     def _may_lose_power(self, node: BrokerNode) -> bool:
-        if self._mixture.keeps_power:
-            return False
-        tainted = [other for other in self._nodes if other is not node and self._is_tainted(other)]
-        return len(tainted) < self._spared
-
-    def _is_tainted(self, node: BrokerNode) -> bool:
-        """Whether it may lack something that was acknowledged: it has lost its power, or will when it ends, and has
-        not caught up since then."""
-        if node.is_tainted and self._has_caught_up(node):
-            node.is_tainted = False
-        return node.is_tainted or node.is_doubtful or node.host.drive.will_crash
-
-    def _has_caught_up(self, node: BrokerNode) -> bool:
-        broker = node.broker
-        if not node.is_up or broker is None or node.host.is_paused:
-            return False
-        for topic in broker.image.topics.values():
-            for index, state in enumerate(topic.partitions):
-                if node.node_id in state.replicas:
-                    place = TopicPartition(topic.name, index)
-                    partition = broker.partitions.get(place)
-                    if partition is None or not self._is_known_in_sync(node.node_id, place):
-                        return False
-                    if partition.log.next_offset < self._committed(place):
-                        return False
-        return True
-
-    def _is_known_in_sync(self, node_id: int, place: TopicPartition) -> bool:
-        """By the store, whose word is the last."""
-        topic = self._store.tree.entries.get(layout.topic_path(place.topic))
-        if topic is None:
-            return True
-        path = layout.partition_path(layout.topic_of(topic.value).topic_id, place.partition)
-        entry = self._store.tree.entries.get(path)
-        return entry is not None and node_id in layout.partition_of(entry.value).isr
-
-    def _committed(self, place: TopicPartition) -> int:
-        """As far as any broker knows."""
-        return max(
-            partition.high_watermark
-            for node in self._nodes
-            if node.broker is not None and (partition := node.broker.partitions.get(place)) is not None
-        )
+        return not self._mixture.keeps_power and self._power.may_go(node)
 
     def _controller(self) -> BrokerNode | None:
-        entry = self._store.tree.entries.get(layout.STATE)
-        if entry is None:
-            return None
-        controller_id = layout.state_of(entry.value).controller
+        controller_id = self._view.controller_id()
         return next((node for node in self._nodes if node.node_id == controller_id), None)
 
     # Brokers

@@ -19,11 +19,12 @@ from moldau.base.ids import TopicPartition
 from moldau.controller import layout
 from moldau.controller.layout import ControllerState
 from moldau.controller.persistence import PersistentImage
-from moldau.metadata.records import PartitionState, Position
+from moldau.metadata.records import Position
 from moldau.replication.partition import Partition
 from moldau.sim.node import BrokerNode
 from moldau.sim.planting import patched
 from moldau.sim.stage import Stage
+from moldau.sim.workloads.cluster.store_view import StoreView
 
 
 class Oracle:
@@ -31,10 +32,10 @@ class Oracle:
         assert stage.store is not None
         self._model = stage.model
         self._nodes = {node.node_id: node for node in stage.nodes}
-        self._store = stage.store
+        self._topic_ids = stage.topic_ids
         self._leaders: dict[tuple[UUID, int, int], int] = {}
-        self._states: dict[str, tuple[int, PartitionState]] = {}
-        self._committed: dict[TopicPartition, int] = {}
+        self._view = StoreView(stage.store)
+        self._committed: dict[tuple[UUID, int], int] = {}
         self._written: set[Position] = set()
         self._last = Position(0, 0)
         stage.store.tree.on_written = self._on_written
@@ -66,8 +67,11 @@ class Oracle:
             yield
 
     def committed(self, place: TopicPartition) -> int:
-        """Up to where some leader has committed a partition."""
-        return self._committed.get(place, 0)
+        """Up to where some leader has committed a partition of a topic that clients know."""
+        return self.committed_of(self._topic_ids[place.topic], place.partition)
+
+    def committed_of(self, topic_id: UUID, index: int) -> int:
+        return self._committed.get((topic_id, index), 0)
 
     # Partitions
 
@@ -86,8 +90,9 @@ class Oracle:
         if partition.leader is None:
             return
         place, high_watermark = partition.topic_partition, partition.high_watermark
-        self._committed[place] = max(high_watermark, self._committed.get(place, 0))
-        state = self._state_of(partition)
+        key = (partition.topic_id, place.partition)
+        self._committed[key] = max(high_watermark, self._committed.get(key, 0))
+        state = self._view.state_of(*key)
         if state is None or state.leader_epoch != partition.leader_epoch:
             return
         for member in state.isr:
@@ -98,16 +103,6 @@ class Oracle:
                     f"broker {member}, which is in the in-sync set {state.isr}, to have all below {high_watermark}",
                     f"its log ends at {end}",
                 )
-
-    def _state_of(self, partition: Partition) -> PartitionState | None:
-        path = layout.partition_path(partition.topic_id, partition.topic_partition.partition)
-        entry = self._store.tree.entries.get(path)
-        if entry is None:
-            return None
-        known = self._states.get(path)
-        if known is None or known[0] != entry.version:
-            known = self._states[path] = (entry.version, layout.partition_of(entry.value))
-        return known[1]
 
     def _end_of(self, node: BrokerNode, partition: Partition) -> int | None:
         """Where a broker's log of a partition ends, or ended when it died; None where that is not known."""

@@ -21,8 +21,10 @@ from moldau.sim.workloads.cluster.model import WeakLedger
 from moldau.sim.workloads.cluster.nemesis import ClusterNemesis
 from moldau.sim.workloads.cluster.oracle import Oracle
 from moldau.sim.workloads.cluster.plan import ClusterPlan, places_of
+from moldau.sim.workloads.cluster.power import Power
 from moldau.sim.workloads.cluster.readers import NearReader, rack_of
 from moldau.sim.workloads.cluster.replicas import check_replicas, why_not_settled
+from moldau.sim.workloads.cluster.store_view import StoreView
 from moldau.sim.workloads.consumer_groups.members import GROUP as CONSUMER_GROUP
 from moldau.sim.workloads.consumer_groups.members import SESSION_MS, ConsumerMember, Interest
 from moldau.sim.workloads.consumer_groups.model import ConsumerGroupModel
@@ -88,8 +90,7 @@ class ClusterRun:
         stage, plan = self.stage, self._plan
         assert stage.store is not None
         stage.store.start()
-        spared = plan.brokers if plan.is_flushed else plan.min_insync - 1
-        nemesis = ClusterNemesis(stage, plan.mixture, spared)
+        nemesis = ClusterNemesis(stage, plan.mixture, self._allowed_power())
         await nemesis.calm()
         for topic in plan.data_topics:
             for place in topic.places:
@@ -109,6 +110,19 @@ class ClusterRun:
             await self._verify("second")
         for node in stage.nodes:
             node.check()
+
+    def _allowed_power(self) -> Power:
+        """Where everything is flushed before it is acknowledged, all power may go at once."""
+        plan = self._plan
+        assert self.stage.store is not None
+        return Power(
+            self.stage.model,
+            self.stage.nodes,
+            StoreView(self.stage.store),
+            self._oracle.committed_of,
+            spared=plan.brokers if plan.is_flushed else plan.min_insync - 1,
+            unpromised=[topic.name for topic in plan.weak],
+        )
 
     # Clients
 

@@ -34,7 +34,7 @@ class Damaged(Exception):
 Batch = tuple[BatchHeader, list[Record]]
 
 
-def unfold(data: bytes, offset: int) -> Iterator[Batch]:
+def unfold(data: bytes, offset: int, *, has_gaps: bool = False) -> Iterator[Batch]:
     """The batches in what a fetch of an offset was answered with, each with its records from that offset on."""
     position, next_offset = 0, None
     while position < len(data):
@@ -43,11 +43,20 @@ def unfold(data: bytes, offset: int) -> Iterator[Batch]:
             raise Damaged(f"{left} bytes that are no whole batch")
         header = read_header(data, position)
         batch = data[position : position + header.size]
-        if next_offset is None and not header.base_offset <= offset <= header.last_offset:
-            raise Damaged(f"offsets {header.base_offset} to {header.last_offset} first")
-        if next_offset not in (None, header.base_offset):
-            raise Damaged(f"offset {header.base_offset} where {next_offset} is due")
-        yield header, [record for record in _records_of(batch) if record.offset >= offset]
+        records = _records_of(batch)
+        if has_gaps:
+            is_next = (
+                header.last_offset >= offset if next_offset is None else header.base_offset >= next_offset
+            )
+        else:
+            is_next = next_offset == header.base_offset or next_offset is None
+            if next_offset is None and not header.base_offset <= offset <= header.last_offset:
+                raise Damaged(f"offsets {header.base_offset} to {header.last_offset} first")
+            if len(records) != header.next_offset - header.base_offset:
+                raise Damaged(f"records with gaps at offset {header.base_offset}")
+        if not is_next:
+            raise Damaged(f"offset {header.base_offset} where {next_offset or offset} is due")
+        yield header, [record for record in records if record.offset >= offset]
         next_offset = header.next_offset
         position += header.size
 
@@ -62,8 +71,11 @@ def _records_of(batch: bytes) -> list[Record]:
         records = read_records(batch)
     except BadRecord as bad:
         raise Damaged(f"records that cannot be read at offset {header.base_offset}: {bad}") from None
-    if [record.offset for record in records] != list(range(header.base_offset, header.next_offset)):
-        raise Damaged(f"records with gaps at offset {header.base_offset}")
+    offsets = [record.offset for record in records]
+    if offsets != sorted(set(offsets)) or (
+        offsets and not header.base_offset <= offsets[0] <= offsets[-1] <= header.last_offset
+    ):
+        raise Damaged(f"the offsets {offsets} in a batch from {header.base_offset} to {header.last_offset}")
     return records
 
 
@@ -116,7 +128,7 @@ async def read_all(client: Client, partition: TopicPartition) -> list[Batch]:
     """The whole log of a partition, committed or not. For a quiet world: nothing may go wrong for long."""
     ledger = client.model[partition]
     log: list[Batch] = []
-    next_offset, in_vain = 0, 0
+    next_offset, in_vain = ledger.first_offset, 0
     while in_vain < FETCHES_IN_VAIN_MAX:
         wire = await client.wire(partition)
         before, _ = client.model.relied_on(ledger)
@@ -148,7 +160,7 @@ async def read_all(client: Client, partition: TopicPartition) -> list[Batch]:
 def _checked(ledger: Ledger, answer: Any, offset: int) -> list[Batch] | None:
     """What was read; None where it is damaged."""
     try:
-        found = list(unfold(answer.records or b"", offset))
+        found = list(unfold(answer.records or b"", offset, has_gaps=ledger.has_gaps))
     except Damaged as damage:
         ledger.fail(f"a fetch of offset {offset} to give whole batches from there on", str(damage))
         return None

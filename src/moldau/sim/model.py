@@ -112,6 +112,10 @@ class Ledger:
     look_ups: list[LookUp] = field(default_factory=list)
     power_lost: bool = False
     """Since the log was last opened, by a start that could not open it."""
+    first_offset: int = 0
+    """What lies before it may be gone: somebody has asked for that."""
+    has_gaps: bool = False
+    """It is compacted: a record may be gone when a later one of its key is there."""
 
     # What clients say
 

@@ -13,11 +13,13 @@ from moldau.broker.membership import IdInUse
 from moldau.broker.node import Broker
 from moldau.broker.registration import Refused
 from moldau.config.broker import BrokerConfig
+from moldau.log import names
 from moldau.log.folder import AllFoldersFailed, DataFolderError
 from moldau.runtime.ports import Runtime
 from moldau.sim.client import PORT
 from moldau.sim.disk import SimDisk
 from moldau.sim.model import Model
+from moldau.sim.random import SimRandom
 from moldau.sim.world import SimHost, World
 from moldau.store.memory import MemoryStore, Tree
 from moldau.store.port import SessionEnded, Store, Unknown
@@ -166,6 +168,18 @@ class BrokerNode:
         else:
             self.host.kill()
             self._count("kills")
+
+    def lose_disk(self, random: SimRandom) -> None:
+        """Its process ends, and somebody puts another disk, to begin anew, in the place of one or of all."""
+        if self.host.alive:
+            self.kill()
+        platter = self.host.drive.platter
+        folders = [folder for folder in self._config.log_dirs if platter.find(folder) is not None]
+        chosen = [folder for folder in folders if random.chance(0.5)] or folders
+        for folder in chosen:
+            platter.replace(folder, names.META_PROPERTIES)
+        self.is_tainted = bool(chosen) or self.is_tainted
+        self._count("disks lost")
 
     async def stop(self) -> None:
         """A clean stop, and then the end of the process."""

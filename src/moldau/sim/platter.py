@@ -86,6 +86,15 @@ class Platter:
         self._journal: list[Naming] = []
         self._found: dict[str, Node] = {}
 
+    def replace(self, path: str, *files: str) -> None:
+        """Another disk is in the place of a folder, with nothing but some empty files."""
+        folder = self.folder(path)
+        self.used_bytes -= sum(len(inode.content) for inode in files_below(folder))
+        fresh: dict[str, Node] = {name: Inode() for name in files}
+        folder.entries, folder.durable = dict(fresh), fresh
+        self._journal = [naming for naming in self._journal if not naming.touches([folder])]
+        self._found.clear()
+
     # Names
 
     def find(self, path: str) -> Node | None:

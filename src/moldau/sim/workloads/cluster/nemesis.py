@@ -48,6 +48,8 @@ KINDS = (
     "pause",
     "part_brokers",
     "part_store",
+    "part_controller",
+    "disk_loss",
     "isolate",
     "delay",
     "slow_disk",
@@ -59,15 +61,18 @@ KINDS = (
     "kill_all",
     "rolling_restart",
 )
+LOSSES = (*POWER_CUTS, "disk_loss")
 OF_THE_CONTROLLER = ("controller_loss", "lost_write", "slow_controller")
-SELDOM = ("kill_all", "rolling_restart", "store_loss", "disk_error", "sync_error")
+SELDOM = ("disk_loss", "kill_all", "rolling_restart", "store_loss", "disk_error", "sync_error")
 
 
-def draw_mixture(random: SimRandom, *, spares_power: bool) -> Mixture:
+def draw_mixture(random: SimRandom, *, spares_power: bool, spares_disks: bool) -> Mixture:
     weights: dict[str, float] = {}
     for name in KINDS:
         weight = random.between(0.2, 1.0) if random.chance(0.5) else 0.0
         weights[name] = weight / 4 if name in SELDOM else weight
+    if spares_disks:
+        weights["disk_loss"] = 0.0
     if not any(weights.values()):
         weights["kill"] = 1.0
     disk = DiskFaults(
@@ -122,7 +127,7 @@ class ClusterNemesis(Nemesis):
         self._tasks.append(self._world.loop.create_task(do(), name=f"trouble of {node.name}"))
 
     async def _do(self, name: str, node: BrokerNode) -> None:
-        if name not in POWER_CUTS or self._may_lose_power(node):
+        if name not in LOSSES or self._may_lose_power(node):
             await super()._do(name, node)
 
     async def calm(self) -> None:
@@ -204,6 +209,10 @@ class ClusterNemesis(Nemesis):
         ways = (self._kill, self._pause, self._isolate, self._part_store, self._clean_stop, self._session_end)
         await ways[self._random.randrange(len(ways))](node)
 
+    async def _disk_loss(self, node: BrokerNode) -> None:
+        node.lose_disk(self._random)
+        await self._come_back(node)
+
     # Sessions and the store
 
     async def _session_end(self, node: BrokerNode) -> None:
@@ -234,6 +243,11 @@ class ClusterNemesis(Nemesis):
 
     async def _part_store(self, node: BrokerNode) -> None:
         self._part(node.name, STORE)
+
+    async def _part_controller(self, node: BrokerNode) -> None:
+        controller = self._controller()
+        if controller is not None and controller is not node:
+            self._part(node.name, controller.name)
 
     async def _isolate(self, node: BrokerNode) -> None:
         """From all other brokers, perhaps from the store too, and not from the clients."""

@@ -10,8 +10,10 @@ from moldau.sim.nemesis import Mixture
 from moldau.sim.random import SimRandom
 from moldau.sim.stage import TopicPlan
 from moldau.sim.workloads.cluster.nemesis import draw_mixture
+from moldau.sim.workloads.transactions.protocol import SOURCE
 
 FLUSHED = {"flush.messages": "1"}
+DIRTY = {"min.cleanable.dirty.ratio": "0.01"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,13 @@ class ClusterPlan:
     min_insync: int
     safe: list[TopicPlan]
     weak: list[TopicPlan]
+    """What is acknowledged may be lost with its leader."""
+    unclean: list[TopicPlan]
+    """Anybody may lead where nobody else can: what only others have is lost."""
+    trimmed: list[TopicPlan]
+    """Of which somebody deletes the first records."""
+    compacted: list[TopicPlan]
+    """Those of the coordinators are compacted in the same runs."""
     transactional: list[TopicPlan]
     idempotent_producers: int
     plain_producers: int
@@ -30,6 +39,9 @@ class ClusterPlan:
     transactional_ids: int
     instances: int
     """Of each transactional id: with more than one they fence each other."""
+    has_copiers: bool
+    copiers_form_a_group: bool
+    """Otherwise each source partition has a transactional id of its own."""
     classic_members: int
     consumer_members: int
     has_admin: bool
@@ -49,20 +61,29 @@ class ClusterPlan:
         replicas, min_insync = (5, 3) if brokers == 5 and random.chance(0.4) else (3, 2)
         is_flushed = random.chance(0.15)
         has_groups, has_transactions = random.chance(0.4), random.chance(0.4)
+        has_copiers = has_transactions and random.chance(0.5)
         flushed = FLUSHED if is_flushed else {}
+        transactional = ["txn", SOURCE] if has_copiers else ["txn"]
         return cls(
             brokers=brokers,
             replicas=replicas,
             min_insync=min_insync,
             safe=[_topic(f"safe-{n}", random, flushed, replicas) for n in range(1 + random.randrange(2))],
-            weak=[_weak(random)] if random.chance(0.4) else [],
-            transactional=[_topic("txn", random, flushed, replicas)] if has_transactions else [],
+            weak=[_weak(random)] if random.chance(0.3) else [],
+            unclean=[_unclean(random, flushed, replicas)] if random.chance(0.3) else [],
+            trimmed=[_topic("trimmed", random, flushed, replicas)] if random.chance(0.25) else [],
+            compacted=[_compacted(flushed, replicas)] if random.chance(0.25) else [],
+            transactional=[_topic(name, random, flushed, replicas) for name in transactional]
+            if has_transactions
+            else [],
             idempotent_producers=1 + random.randrange(2),
             plain_producers=random.randrange(3),
             readers=1 + random.randrange(2),
             near_readers=random.randrange(2),
             transactional_ids=1 + random.randrange(2),
             instances=1 + random.randrange(2),
+            has_copiers=has_copiers,
+            copiers_form_a_group=random.chance(0.5),
             classic_members=1 + random.randrange(3) if has_groups else 0,
             consumer_members=1 + random.randrange(3) if has_groups else 0,
             has_admin=random.chance(0.5),
@@ -75,7 +96,7 @@ class ClusterPlan:
                 reset_rate=0.0005 if random.chance(0.2) else 0.0,
             ),
             disk_delay_s=(0.000_05, (0.003, 0.02, 0.05)[random.randrange(3)]),
-            mixture=draw_mixture(random, spares_power=random.chance(0.3)),
+            mixture=draw_mixture(random, spares_power=random.chance(0.3), spares_disks=is_flushed),
         )
 
     @property
@@ -84,15 +105,33 @@ class ClusterPlan:
 
     @property
     def data_topics(self) -> list[TopicPlan]:
-        return [*self.safe, *self.weak, *self.transactional]
+        return [*self.plain, *self.transactional]
+
+    @property
+    def plain(self) -> list[TopicPlan]:
+        """For producers without transactions, and all readers."""
+        return [*self.safe, *self.weak, *self.unclean, *self.trimmed, *self.compacted]
+
+    def is_promised(self, topic: str) -> bool:
+        """Whether it has as many replicas in sync as it takes to lose nothing."""
+        few = [one.name for one in self.data_topics if one.configs.get("min.insync.replicas") == "1"]
+        return topic not in few
+
+    @property
+    def sources(self) -> int:
+        """Partitions that copiers read."""
+        return sum(topic.partitions for topic in self.transactional if topic.name == SOURCE)
 
     @property
     def topics(self) -> list[TopicPlan]:
         flushed = FLUSHED if self.is_flushed else {}
         inner = flushed | {"cleanup.policy": "compact", "internal.segment.bytes": "12000"}
         coordinators = []
-        if self.has_groups:
+        if self.compacted:
+            inner |= DIRTY
+        if self.has_groups or self.has_copiers:
             coordinators.append(TopicPlan("__consumer_offsets", 2, inner, self.replicas))
+        if self.has_groups:
             coordinators.append(TopicPlan("work", 3, {}, self.replicas))
         if self.transactional:
             coordinators.append(TopicPlan("__transaction_state", 2, inner, self.replicas))
@@ -107,7 +146,8 @@ class ClusterPlan:
             "offsets.topic.replication.factor": str(self.replicas),
             "transaction.state.log.replication.factor": str(self.replicas),
             "transaction.state.log.min.isr": str(self.min_insync),
-            "log.cleaner.enable": "false",  # each replica compacts for itself: they would not be alike
+            # Each replica compacts for itself, so that they are not alike byte for byte.
+            "log.cleaner.enable": "true" if self.compacted else "false",
         }
 
 
@@ -126,3 +166,15 @@ def _topic(name: str, random: SimRandom, flushed: dict[str, str], replicas: int)
 def _weak(random: SimRandom) -> TopicPlan:
     configs = {"min.insync.replicas": "1", "internal.segment.bytes": "8000"}
     return TopicPlan("weak", 1 + random.randrange(2), configs, 1 + random.randrange(3))
+
+
+def _unclean(random: SimRandom, flushed: dict[str, str], replicas: int) -> TopicPlan:
+    configs = {"unclean.leader.election.enable": "true", "internal.segment.bytes": "8000"}
+    if random.chance(0.3):
+        configs["min.insync.replicas"] = "1"
+    return TopicPlan("unclean", 1 + random.randrange(2), configs | flushed, replicas)
+
+
+def _compacted(flushed: dict[str, str], replicas: int) -> TopicPlan:
+    configs = {"cleanup.policy": "compact", "internal.segment.bytes": "6000"}
+    return TopicPlan("compacted", 1, configs | DIRTY | flushed, replicas)

@@ -11,20 +11,20 @@ to come (`Drive.is_armed`), or at the end of a process whose sync has failed (`i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from moldau.base.ids import TopicPartition
 from moldau.sim.model import Model
 from moldau.sim.node import BrokerNode
-from moldau.sim.workloads.cluster.store_view import StoreView
+from moldau.sim.workloads.cluster.store_view import Placed, StoreView
 
 Committed = Callable[[UUID, int], int]
 """Up to where any leader has committed a partition of a topic, by its id."""
 
 
 class Power:
-    """`spared`: how many brokers may lack something that was promised. Of the topics `unpromised` nothing is."""
+    """`spared`: how many brokers may lack something that was promised. Not of every topic is anything."""
 
     def __init__(
         self,
@@ -33,14 +33,14 @@ class Power:
         store: StoreView,
         committed: Committed,
         spared: int,
-        unpromised: Collection[str],
+        is_promised: Callable[[Placed], bool],
     ) -> None:
         self._model = model
         self._nodes = nodes
         self._store = store
         self._committed = committed
         self._spared = spared
-        self._unpromised = unpromised
+        self._is_promised = is_promised
         for node in nodes:
             node.on_power_cut = self._check
 
@@ -66,8 +66,9 @@ class Power:
         broker = node.broker
         if not node.is_up or broker is None or node.host.is_paused:
             return False
-        for topic, topic_id, number, state in self._store.partitions():
-            if node.node_id in state.replicas and topic not in self._unpromised:
+        for placed in self._store.partitions():
+            topic, topic_id, number, state = placed
+            if node.node_id in state.replicas and self._is_promised(placed):
                 partition = broker.partitions.get(TopicPartition(topic, number))
                 if partition is None or partition.topic_id != topic_id or node.node_id not in state.isr:
                     return False

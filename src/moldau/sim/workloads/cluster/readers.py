@@ -68,12 +68,14 @@ class NearReader:
         """A partition's part of an answer; None where it is an error."""
         client, offset = self._client, self._offsets[place]
         part = await fetch_one(client, wire, place, offset, READ_UNCOMMITTED, WAIT_MS, rack)
+        ledger = client.model[place]
         if part.error_code is not ErrorCode.none:
             client.mistrust(place)
+            if part.error_code is ErrorCode.offset_out_of_range:
+                self._offsets[place] = ledger.first_offset
             return None
-        ledger = client.model[place]
         try:
-            for header, records in unfold(part.records or b"", offset):
+            for header, records in unfold(part.records or b"", offset, has_gaps=ledger.has_gaps):
                 if header.last_offset >= part.high_watermark:
                     ledger.fail(
                         f"records below the high watermark {part.high_watermark}", str(header.last_offset)

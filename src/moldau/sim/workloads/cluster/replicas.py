@@ -5,7 +5,7 @@ Logs are read from the simulated disks, past the brokers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from moldau.base.ids import TopicPartition
@@ -13,9 +13,10 @@ from moldau.broker.node import Broker
 from moldau.log import names
 from moldau.metadata.records import PartitionState
 from moldau.records.batch import HEADER_BYTES, read_header
+from moldau.records.record import Record, read_records
 from moldau.replication.partition import Partition
-from moldau.sim.model import Model
 from moldau.sim.node import BrokerNode
+from moldau.sim.workloads.cluster.admin import OWN, is_meant_for
 
 
 class Replica(NamedTuple):
@@ -71,38 +72,94 @@ def replicas_of(nodes: Iterable[BrokerNode], place: TopicPartition, state: Parti
     ]
 
 
-def check_replicas(model: Model, nodes: Sequence[BrokerNode]) -> None:
-    """Byte for byte, below the high watermark. For a cluster at rest, whose logs nobody compacts."""
+class Difference(NamedTuple):
+    place: TopicPartition
+    expected: str
+    found: str
+
+
+def differences(nodes: Sequence[BrokerNode]) -> Iterator[Difference]:
+    """Byte for byte, below the high watermark; of a log that each replica compacts for itself, record for record. For
+    a cluster at rest."""
     for topic in _broker(nodes[0]).image.topics.values():
         for index, state in enumerate(topic.partitions):
             place = TopicPartition(topic.name, index)
             replicas = replicas_of(nodes, place, state)
             logs = [_batches(one, replicas[0].partition.high_watermark) for one in replicas]
+            is_compacted = replicas[0].partition.log.config.compact
+            compare = _compacted_difference if is_compacted else _difference
             for replica, log in zip(replicas[1:], logs[1:], strict=True):
-                start = max(
-                    replicas[0].partition.log.log_start_offset, replica.partition.log.log_start_offset
-                )
-                _compare(model, place, start, replicas[0], logs[0], replica, log)
+                start = max(one.partition.log.log_start_offset for one in (replicas[0], replica))
+                found = compare(start, logs[0], log)
+                if found is not None:
+                    offset, mine, theirs = found
+                    yield Difference(
+                        place,
+                        f"offset {offset} as on {replicas[0].node.name}: {mine}",
+                        f"on {replica.node.name}: {theirs}",
+                    )
 
 
-def _compare(
-    model: Model,
-    place: TopicPartition,
-    start: int,
-    one: Replica,
-    one_log: dict[int, bytes],
-    other: Replica,
-    other_log: dict[int, bytes],
-) -> None:
-    for offset in sorted(one_log.keys() | other_log.keys()):
-        if offset >= start and one_log.get(offset) != other_log.get(offset):
-            mine, theirs = one_log.get(offset), other_log.get(offset)
-            model.fail(
-                place,
-                f"the batch at {offset} as on {one.node.name}: {_shown(mine)}",
-                f"on {other.node.name}: {_shown(theirs)}",
-            )
-            return
+Log = Mapping[int, bytes]
+"""Batches by their base offsets."""
+
+
+def _difference(start: int, one: Log, other: Log) -> tuple[int, str, str] | None:
+    for offset in sorted(one.keys() | other.keys()):
+        mine, theirs = one.get(offset), other.get(offset)
+        if offset >= start and mine != theirs:
+            return offset, _shown(mine), _shown(theirs)
+    return None
+
+
+def _compacted_difference(start: int, one: Log, other: Log) -> tuple[int, str, str] | None:
+    """Who lacks a record has a later one of its key; what is aborted, deleted, or a marker may be gone without."""
+    mine, theirs = _records(one), _records(other)
+    last_of_mine = {record.key: offset for offset, record in sorted(mine.items())}
+    last_of_theirs = {record.key: offset for offset, record in sorted(theirs.items())}
+    for offset in sorted(mine.keys() | theirs.keys()):
+        record, others = mine.get(offset), theirs.get(offset)
+        if offset < start or record == others:
+            continue
+        if record is None or others is None:
+            there, lasts = (others, last_of_mine) if record is None else (record, last_of_theirs)
+            assert there is not None
+            if there.value is None or there.key is None or lasts.get(there.key, -1) > offset:
+                continue
+        return offset, str(record), str(others)
+    return None
+
+
+def _records(log: Log) -> dict[int, Record]:
+    """What compaction keeps or replaces, by offset; without control records and what belongs to transactions."""
+    headers = {offset: read_header(batch) for offset, batch in log.items()}
+    return {
+        record.offset: record
+        for offset, batch in log.items()
+        if not headers[offset].is_control and not headers[offset].is_transactional
+        for record in read_records(batch)
+    }
+
+
+def strays(nodes: Sequence[BrokerNode]) -> Iterator[Difference]:
+    """Records of a topic that is gone in one that came after it under the same name, and folders of none."""
+    for node in nodes:
+        broker = _broker(node)
+        for place, partition in broker.partitions.items():
+            if place.topic.startswith(OWN):
+                log = _batches(Replica(node, partition), partition.log.next_offset)
+                for batch in log.values():
+                    for record in read_records(batch):
+                        if not is_meant_for(partition.topic_id, record):
+                            found = f"one for {(record.value or b'').hex()} on {node.name}"
+                            yield Difference(place, f"records for topic {partition.topic_id.hex}", found)
+        for folder in broker.config.log_dirs:
+            for name in sorted(node.host.drive.platter.folder(folder).entries):
+                topic, _, index = name.rpartition("-")
+                is_partition = topic.startswith(OWN) and index.isdigit()
+                if is_partition and TopicPartition(topic, int(index)) not in broker.partitions:
+                    place = TopicPartition(topic, int(index))
+                    yield Difference(place, "no folder of a topic that is gone", f"{name} on {node.name}")
 
 
 def _batches(replica: Replica, below_offset: int) -> dict[int, bytes]:

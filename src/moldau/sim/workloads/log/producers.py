@@ -75,7 +75,8 @@ class Maker:
         self, partition: TopicPartition, producer_id: int = -1, producer_epoch: int = -1, sequence: int = -1
     ) -> Batch:
         count = 1 + self._random.randrange(RECORDS_PER_BATCH_MAX)
-        sent = [self._sent(index) for index in range(count)]
+        has_keys = self._client.model[partition].has_gaps
+        sent = [self._sent(index, has_keys=has_keys) for index in range(count)]
         data = build_batch(
             [one.record for one in sent],
             codec=self._codecs[self._random.randrange(len(self._codecs))],
@@ -87,14 +88,14 @@ class Maker:
         self._client.count("records sent", count)
         return Batch(partition, sent, data)
 
-    def _sent(self, index: int) -> Sent:
+    def _sent(self, index: int, *, has_keys: bool) -> Sent:
         random, client = self._random, self._client
         number, self._number = self._number, self._number + 1
         name = f"{client.name}/{self._session}/{number}|".encode()
         record = Record(
             index,
             client.runtime.clock.wall_ms() - random.randrange(TIMESTAMP_SPREAD_MS),
-            None if random.chance(0.3) else f"key-{random.randrange(20)}".encode(),
+            None if random.chance(0.3) and not has_keys else f"key-{random.randrange(20)}".encode(),
             name + random.bytes(random.randrange(VALUE_BYTES_MAX)),
             (("trace", random.bytes(3)), ("none", None)) if random.chance(0.2) else (),
         )

@@ -217,7 +217,7 @@ class Reader:
         """Check a partition's part of an answer and tell the model; where to read on."""
         next_offset = offset
         try:
-            for header, records in unfold(part.records or b"", offset):
+            for header, records in unfold(part.records or b"", offset, has_gaps=ledger.has_gaps):
                 if header.last_offset >= part.high_watermark:
                     ledger.fail(
                         f"records below the high watermark {part.high_watermark}",
@@ -241,6 +241,8 @@ class Reader:
         if self.client.is_in_cluster:  # a leader of before does not know what the next one has told
             self.client.count("out of range")
             self.client.mistrust(position.partition)
+            if position.offset < ledger.first_offset:
+                position.move(ledger.first_offset, wire.life)
             return
         wanted = ledger.standing(Visible(position.life, position.offset))
         if wanted == position.offset:

@@ -42,12 +42,15 @@ def check_happened(workload: str, seeds: range, *wanted: str) -> None:
         assert sum(count.get(what, 0) for count in counts) > 0, what
 
 
-def check_found(workload: str, plant: str, first_seed: int) -> None:
+def check_found(workload: str, plant: str, first_seed: int, seconds: float | None = None) -> None:
     """A planted bug is found within a few seeds, and the seed that finds it finds nothing without it."""
     for seed in [first_seed, *PLANT_SEEDS]:
         with WORKLOADS[workload].plants.planted(plant):
-            outcome = WORKLOADS[workload].simulate(seed, WORKLOADS[workload].seconds)
+            outcome = WORKLOADS[workload].simulate(seed, seconds or WORKLOADS[workload].seconds)
         if outcome.violations:
-            check_clean(workload, seed)
+            if seconds is None:
+                check_clean(workload, seed)
+            else:
+                check_short(workload, seed, seconds)
             return
     pytest.fail(f"{plant} was not found with the seeds {PLANT_SEEDS}")

@@ -112,8 +112,8 @@ class Nemesis:
         self._world.net.heal()
         await self._bring_up(self._stage.node)
 
-    async def _bring_up(self, node: BrokerNode) -> None:
-        """Its disk fails no more, and it is started again until it is well."""
+    async def _bring_up(self, node: BrokerNode, settle_s: float = SETTLE_S) -> None:
+        """Its disk fails no more, and it is started again until it is well, and stays so for a while."""
         world = self._world
         node.host.drive.forgive()
         node.host.drive.faults = replace(node.host.drive.faults, capacity_bytes=None, short_write_rate=0.0)
@@ -123,7 +123,7 @@ class Nemesis:
             elif node.is_unwell:
                 self._end_somehow(node)
             elif node.is_up:
-                await world.sleep(SETTLE_S)
+                await world.sleep(settle_s)
                 if node.is_up:
                     return
             await world.sleep(POLL_S)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from moldau.sim.planting import Plants
 from moldau.sim.stage import Outcome
 from moldau.sim.workloads.cluster import workload as cluster
-from moldau.sim.workloads.cluster.plants import CLUSTER_PLANTS
+from moldau.sim.workloads.cluster.lifecycle_plants import CLUSTER_PLANTS
 from moldau.sim.workloads.consumer_groups import workload as consumer_groups
 from moldau.sim.workloads.consumer_groups.plants import CONSUMER_GROUP_PLANTS
 from moldau.sim.workloads.groups import workload as groups

@@ -10,12 +10,12 @@ A power cut takes what only the page cache held: `power` says whose may go.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from moldau.controller import layout
 from moldau.sim.drive import DiskFaults
-from moldau.sim.nemesis import POWER_CUTS, Mixture, Nemesis
+from moldau.sim.nemesis import POWER_CUTS, SETTLE_S, Mixture, Nemesis
 from moldau.sim.node import BrokerNode
 from moldau.sim.random import SimRandom
 from moldau.sim.stage import Stage
@@ -29,9 +29,14 @@ PAUSE_S = ((0.01, 0.3), (0.5, 2.0), (2.0, 4.0))
 """Shorter and longer than a session."""
 STORE_GONE_S = (0.1, 3.0)
 SLOW_S = (0.3, 3.0)
+SQUEEZE_S = (0.0, 0.9)
+"""Between the end of one and that of the next."""
+NOTICED_AT_ONCE_RATE = 0.7
+"""Otherwise a session ends after a second and a half."""
 SLOW_DISK_S = (0.01, 0.4)
 DETOUR_S = (0.02, 0.6)
 CUT_S = (0.05, 4.0)
+CALMS_MAX = 20
 UNWELL_END_RATE = 0.3
 KINDS = (
     "power_cut",
@@ -60,10 +65,14 @@ KINDS = (
     "slow_controller",
     "kill_all",
     "rolling_restart",
+    "squeeze",
 )
 LOSSES = (*POWER_CUTS, "disk_loss")
 OF_THE_CONTROLLER = ("controller_loss", "lost_write", "slow_controller")
-SELDOM = ("disk_loss", "kill_all", "rolling_restart", "store_loss", "disk_error", "sync_error")
+SELDOM = ("kill_all", "rolling_restart", "store_loss", "disk_error", "sync_error")
+FOCI = ("squeeze", "slow_controller", "controller_loss")
+FOCUS_RATE, FOCUS_WEIGHT = 0.4, 5.0
+"""Some runs are mostly of one kind: of those that a bug takes several of, one after the other."""
 
 
 def draw_mixture(random: SimRandom, *, spares_power: bool, spares_disks: bool) -> Mixture:
@@ -71,6 +80,9 @@ def draw_mixture(random: SimRandom, *, spares_power: bool, spares_disks: bool) -
     for name in KINDS:
         weight = random.between(0.2, 1.0) if random.chance(0.5) else 0.0
         weights[name] = weight / 4 if name in SELDOM else weight
+    if random.chance(FOCUS_RATE):
+        weights[FOCI[random.randrange(len(FOCI))]] = FOCUS_WEIGHT
+        weights["disk_loss"] += 0.2
     if spares_disks:
         weights["disk_loss"] = 0.0
     if not any(weights.values()):
@@ -151,8 +163,12 @@ class ClusterNemesis(Nemesis):
             node.host.drive.forgive()
         for node in self._nodes:  # nobody waits for another one before all are on their way
             node.start()
-        for node in self._nodes:
-            await self._bring_up(node)
+        for _ in range(CALMS_MAX):
+            for node in self._nodes:
+                await self._bring_up(node, 0.0)
+            await self._world.sleep(SETTLE_S)
+            if self._model.violations or all(node.is_up for node in self._nodes):
+                return
 
     def kill_all(self) -> None:
         for node in self._nodes:
@@ -204,6 +220,50 @@ class ClusterNemesis(Nemesis):
                 await node.stop()
                 node.start()
                 await self._world.sleep(self._random.between(0.0, 1.0))
+
+    async def _squeeze(self, node: BrokerNode) -> None:
+        """The replicas of one partition end one after the other, and come back in any order: who was in sync last,
+        and who is eligible still, decides what is left."""
+        held = [placed.state.replicas for placed in self._view.partitions() if len(placed.state.replicas) > 1]
+        if not held:
+            return
+        replicas = held[self._random.randrange(len(held))]
+        chosen = [
+            one for one in self._nodes if one.node_id in replicas and (one is node or one not in self._busy)
+        ]
+        self._busy.update(dict.fromkeys(chosen))
+        try:
+            order = self._in_any_order(chosen)
+            for one in order:
+                self._end_for_a_while(one, is_last=one is order[-1])
+                if self._random.chance(NOTICED_AT_ONCE_RATE):
+                    await self._session_end(one)
+                await self._world.sleep(self._random.between(*SQUEEZE_S))
+            orders = (order, order[::-1], self._in_any_order(chosen))
+            for one in orders[self._random.randrange(len(orders))]:
+                one.host.go_on()
+                if not one.host.alive:
+                    one.start()
+                await self._world.sleep(self._random.between(*SQUEEZE_S))
+        finally:
+            for one in chosen:
+                self._busy.pop(one, None)
+
+    def _end_for_a_while(self, node: BrokerNode, *, is_last: bool) -> None:
+        """The last one is the one whose loss counts most."""
+        if not node.host.alive or self._will_lose_power(node):
+            return
+        ways: list[Callable[[], object]] = [node.kill, node.host.pause]
+        losses: list[Callable[[], object]] = [node.crash]
+        if self._mixture.weights["disk_loss"]:
+            losses.append(lambda: node.lose_disk(self._random))
+        if self._random.chance(0.7 if is_last else 0.3) and self._may_lose_power(node):
+            ways = losses
+        ways[self._random.randrange(len(ways))]()
+
+    def _in_any_order(self, nodes: Sequence[BrokerNode]) -> list[BrokerNode]:
+        left = list(nodes)
+        return [left.pop(self._random.randrange(len(left))) for _ in nodes]
 
     async def _controller_loss(self, node: BrokerNode) -> None:
         ways = (self._kill, self._pause, self._isolate, self._part_store, self._clean_stop, self._session_end)
@@ -272,14 +332,20 @@ class ClusterNemesis(Nemesis):
         self._later(lambda: self._world.net.delay(one, two, 0.0))
 
     async def _slow_controller(self, node: BrokerNode) -> None:
-        """What it has decided the others hear late."""
-        net = self._world.net
-        others = [other.name for other in self._nodes if other is not node]
-        for other in others:
-            net.delay(node.name, other, self._random.between(*DETOUR_S))
+        """What it has decided the others hear late, or even itself does; and one of them, which comes back, fetches
+        late from whoever leads: it comes into in-sync sets, and falls behind, before the leaders know that it is in."""
+        net, late = self._world.net, self._other(node)
+        paths = [(node.name, other.name) for other in self._nodes if other not in (node, late)]
+        paths += [(other.name, late.name) for other in self._nodes if other is not late]
+        paths.append((STORE, node.name))
+        for source, target in paths:
+            net.delay(source, target, self._random.between(*DETOUR_S))
+        if late not in self._busy and late.host.alive and not self._will_lose_power(late):
+            late.kill()
+            late.start()
         await self._world.sleep(self._random.between(*SLOW_S))
-        for other in others:
-            net.delay(node.name, other, 0.0)
+        for source, target in paths:
+            net.delay(source, target, 0.0)
 
     async def _slow_disk(self, node: BrokerNode) -> None:
         node.host.slow_down(SLOW_DISK_S)

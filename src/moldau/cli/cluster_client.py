@@ -32,6 +32,8 @@ OWN_DYNAMIC = 2  # the source of a broker's setting: for it alone, and set while
 PREFERRED, UNCLEAN = 0, 1  # election types
 TOPICS_AT_ONCE = 500  # in one request for configs
 MIN_ISR = "min.insync.replicas"
+ONE_OF_MANY_TIMEOUT_S = 2.0
+"""For each broker where all are asked: one may hang, and is not known to be dead yet."""
 DESCRIBE_CLUSTER = SimpleNamespace(
     include_cluster_authorized_operations=False, endpoint_type=BROKERS, include_fenced_brokers=True
 )
@@ -202,18 +204,24 @@ class ClusterClient:
                     found[result.resource_name] = settings
         return found
 
-    def broker_settings(self, broker: BrokerView, keys: Sequence[str]) -> dict[str, str]:
-        """Those of these settings that a broker was given for itself while it runs; it must be asked."""
+    def broker_settings(self, broker: BrokerView, keys: Sequence[str]) -> dict[str, str] | None:
+        """Those of these settings that a broker was given for itself while it runs; None where it does not answer."""
         asked = SimpleNamespace(
             resource_type=BROKER, resource_name=str(broker.id), configuration_keys=tuple(keys)
         )
-        answer = self._ask(
-            "DescribeConfigs",
-            (broker.host, broker.port),
-            resources=(asked,),
-            include_synonyms=False,
-            include_documentation=False,
-        )
+        try:
+            answer = self._ask(
+                "DescribeConfigs",
+                (broker.host, broker.port),
+                min(self.target.timeout_s, ONE_OF_MANY_TIMEOUT_S),
+                resources=(asked,),
+                include_synonyms=False,
+                include_documentation=False,
+            )
+        except CliError as error:
+            if error.code is not Exit.UNREACHABLE:
+                raise
+            return None
         configs = answer.results[0].configs
         return {one.name: one.value for one in configs if one.config_source == OWN_DYNAMIC and one.value}
 
@@ -394,12 +402,13 @@ class ClusterClient:
     def _timeout_ms(self) -> int:
         return int(self.target.timeout_s * 1000)
 
-    def _ask(self, api: str, address: Address | None = None, **fields: Any) -> Any:
+    def _ask(
+        self, api: str, address: Address | None = None, timeout_s: float | None = None, /, **fields: Any
+    ) -> Any:
         address = address or self._bootstrap
+        patience_s = self.target.timeout_s if timeout_s is None else timeout_s
         try:
-            return self._runner.run(
-                self._answered(api, address, SimpleNamespace(**fields), self.target.timeout_s)
-            )
+            return self._runner.run(self._answered(api, address, SimpleNamespace(**fields), patience_s))
         except UnsupportedVersion as error:
             raise CliError(f"This cluster does not know {api}.", "It may be too old for this.") from error
         except (Disconnected, Busy) as error:

@@ -28,8 +28,6 @@ TOPIC = "survivors"
 PARTITIONS = 3
 GONE_S = 2 * SESSION_MS / 1000
 TIMES = 2
-PAUSE_S_MAX = 2.0
-"""Of a client, on a machine that is busy with other things; a fail-over by time-outs takes longer."""
 USUAL_SEED = 14
 
 Gone = Callable[[], AbstractContextManager[None]]
@@ -112,7 +110,6 @@ def test_without_the_store_leaders_go_on_and_with_it_all_is_as_it_was(
             assert views(cluster) == before
         longest_s = max(writer.longest_s for writer in writers.raw)
         print(f"{engine}: longest pause of a writer {longest_s:.2f} s")
-        assert longest_s < PAUSE_S_MAX
         assert not any(writer.errors for writer in writers.raw)
         cluster.create("made-afterwards", 2, 3)
         reader.end(PATIENCE_S)

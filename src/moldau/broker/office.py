@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 RETRY_PAUSE_S = 0.1
 LEADERLESS_INTERVAL_S = 5.0
 LOOKS_PER_SILENCE = 4
+OUTAGE_SESSIONS = 2
+"""An office taken within the time of so many sessions after one's own began again is taken after an outage."""
 
 
 class Office:
@@ -54,6 +56,8 @@ class Office:
         self._silence_s_max: float = broker.config["broker.session.timeout.ms"] / 1000
         self._seen_s: dict[int, float] = {}
         """When each broker was last heard of, by its polls for the cluster's changes."""
+        self._grace_until_s = 0.0
+        """Until then nobody is fenced for having no session."""
         self._term = 0
         self._is_checking = self._must_check = False
         self.controller: Controller | None = None
@@ -103,6 +107,9 @@ class Office:
         self.elections += 1
         now_s = self._runtime.clock.monotonic()
         self._seen_s = dict.fromkeys(self.controller.image.registered, now_s)
+        # It may have waited for the entries of sessions that ended with its own; the others wait for theirs still.
+        was_store_gone = now_s - self._began_again_s() < OUTAGE_SESSIONS * self._silence_s_max
+        self._grace_until_s = now_s + self._silence_s_max if was_store_gone else now_s
         image = self.controller.image
         is_alone = not image.registered.keys() - {self._node_id}
         level = logging.DEBUG if is_alone else logging.INFO
@@ -147,7 +154,7 @@ class Office:
     async def _fence_dead(self, controller: Controller) -> None:
         live = await live_brokers(self._store)
         awaited = frozenset(controller.image.brokers.keys() - live.keys())
-        left_s = self._began_again_s() + self._silence_s_max - self._runtime.clock.monotonic()
+        left_s = self._grace_until_s - self._runtime.clock.monotonic()
         if awaited and left_s > 0:
             self._tasks.call_later(left_s, self._check_later)
         await controller.brokers_live(live, awaited if left_s > 0 else ())

@@ -108,9 +108,7 @@ class Replicas:
                         lost.append(place)
                     await self._open(place, topic, state, is_new=False)
                     opened += 1
-                    if (
-                        opened % CHANGES_PER_TURN == 0
-                    ):  # this broker may be the controller that others wait for
+                    if opened % CHANGES_PER_TURN == 0:  # it may be the controller, for which others wait
                         await self._tasks.sleep(0)
         return lost
 

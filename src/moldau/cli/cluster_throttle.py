@@ -53,9 +53,8 @@ def under_way(moving: Mapping[TopicPartition, Moving]) -> dict[TopicPartition, C
 
 def put_on(client: ClusterClient, copies: Mapping[TopicPartition, Copy], rate: int) -> Throttles:
     throttles = throttles_of(copies)
-    known = [
-        broker.id for broker in client.cluster().brokers
-    ]  # a replica may be on one that was unregistered
+    # A replica may be on a broker that was unregistered.
+    known = [broker.id for broker in client.cluster().brokers]
     throttles = throttles._replace(brokers=tuple(one for one in throttles.brokers if one in known))
     now = standing(client, throttles.lists)
     change(client, TOPIC, added(now, throttles))

@@ -32,7 +32,7 @@ setup: $(STAMP)  ## make .venv with Moldau and its tools
 up: setup  ## run a broker on localhost:9092 (PORT=...) until Ctrl-C
 	@$(BIN)/moldau up --port $(PORT)
 
-test: lint interop-setup  ## lint, types, import contracts, all tests that end within 20 minutes on 2 cores
+test: lint interop-setup  ## lint, types, import contracts, all tests that end within 30 minutes on 2 cores
 	$(PYTEST) -n $(WORKERS) --dist loadfile tests
 	MOLDAU_FALLBACKS=1 $(PYTEST) -n $(WORKERS) --dist loadfile -m $(QUICK) $(FALLBACK_TESTS)
 

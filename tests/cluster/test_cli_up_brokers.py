@@ -8,6 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,25 @@ def refused(folder: Path, *arguments: str, code: int = 5) -> str:
     assert "Traceback" not in done.stderr
     (error,) = (line for line in done.stderr.splitlines() if line.startswith("error: "))
     return error
+
+
+@contextmanager
+def kept_free_before_one_in_use() -> Iterator[int]:
+    """A port on which somebody listens, and the one before it: bound and not listened to, so that no other
+    test is given it and the broker may have it (see FreePorts)."""
+    for _ in range(100):
+        with socket.socket() as kept, socket.socket() as taken:
+            kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            kept.bind(("", 0))
+            port = kept.getsockname()[1] + 1
+            try:
+                taken.bind(("", port))
+                taken.listen()
+            except (OSError, OverflowError):
+                continue
+            yield port
+            return
+    raise OSError("no two free ports in a row")
 
 
 def test_each_broker_is_a_process_that_answers_on_its_own_port(start: Start) -> None:
@@ -148,8 +168,7 @@ def test_the_second_signal_ends_them_at_once(start: Start, tmp_path: Path) -> No
 
 
 def test_a_port_in_use_is_said_in_one_sentence_that_names_the_broker(tmp_path: Path) -> None:
-    with socket.create_server(("0.0.0.0", 0)) as taken:
-        port = taken.getsockname()[1]
+    with kept_free_before_one_in_use() as port:
         error = refused(tmp_path, "--brokers", "2", "--port", str(port - 1), "--data", ":temp:")
     assert "broker-2: The port is in use by another process" in error and str(port) in error
 

@@ -10,10 +10,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+
+from moldau.runtime.real.free_ports import FreePorts
 
 TIMEOUT_S = 60
 COMMAND = [sys.executable, "-c", "from moldau.cli import main; main()"]
@@ -128,9 +131,9 @@ def test_the_ready_line_is_json_when_asked(start: Start) -> None:
 
 
 def test_it_listens_on_the_port_that_it_is_given(start: Start) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    process = start("up", "--port", str(port), "--data", ":temp:")
+    with closing(FreePorts()) as ports:
+        port = ports.take()
+        process = start("up", "--port", str(port), "--data", ":temp:")
     assert process.bootstrap_servers == f"localhost:{port}"
 
 

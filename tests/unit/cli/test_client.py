@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import KafkaError
@@ -38,11 +39,10 @@ def test_what_is_no_address_is_wrong_usage(text: str) -> None:
 
 
 @pytest.fixture
-def closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+def closed_port() -> Iterator[int]:
+    with socket.socket() as bound:  # and not listened to: nobody else is given it
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
 
 
 def test_a_port_on_which_nobody_listens_is_said_at_once(closed_port: int) -> None:

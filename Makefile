@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
+SPARK_STAMP := $(VENV)/.spark-setup-done
 PORT ?= 9092
 WORKERS ?= 2
 MINUTES ?= 10
@@ -32,7 +33,7 @@ setup: $(STAMP)  ## make .venv with Moldau and its tools
 up: setup  ## run a broker on localhost:9092 (PORT=...) until Ctrl-C
 	@$(BIN)/moldau up --port $(PORT)
 
-test: lint interop-setup  ## lint, types, import contracts, all tests that end within 30 minutes on 2 cores
+test: lint interop-setup spark-setup  ## lint, types, import contracts, all tests that end within 30 minutes on 2 cores
 	$(PYTEST) -n $(WORKERS) --dist loadfile tests
 	MOLDAU_FALLBACKS=1 $(PYTEST) -n $(WORKERS) --dist loadfile -m $(QUICK) $(FALLBACK_TESTS)
 
@@ -54,6 +55,16 @@ docs: setup  ## write the generated pages anew
 
 interop-setup: setup  ## install what only the interop tests need, where this user may (kcat, Java, Maven)
 	@$(BIN)/python -m moldau.bench.setup
+
+$(SPARK_STAMP): $(STAMP) requirements/spark.lock
+	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/spark.lock
+	@touch $@
+
+.PHONY: spark-setup test-spark
+spark-setup: $(SPARK_STAMP) interop-setup  ## install what only the Spark tests need: PySpark and the lake's libraries
+
+test-spark: spark-setup  ## the tests of the data source, the sinks and the pipelines alone
+	$(PYTEST) -n $(WORKERS) --dist loadfile tests/spark tests/unit/spark
 
 bench: setup interop-setup  ## Moldau and Apache Kafka side by side; writes docs/benchmarks.md
 	$(BIN)/python -m moldau.bench
@@ -101,6 +112,7 @@ dist: setup  ## build a wheel into dist/
 lock:  ## pin the dependencies anew, with hashes and no index address
 	$(COMPILE) --extra dev -o requirements/dev.lock pyproject.toml
 	$(COMPILE) -o requirements/base.lock pyproject.toml
+	$(COMPILE) -c requirements/dev.lock --extra spark --extra spark-dev -o requirements/spark.lock pyproject.toml
 
 clean:  ## remove what the targets made
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from moldau.bench.apache_kafka import Distribution, KafkaServer, Unavailable, distribution
+from moldau.bench.apache_kafka import Distribution, KafkaServer, distribution
 from moldau.bench.server import MoldauServer, Server
+from moldau.runtime.real.java import Unavailable
 from needs import missing
 
 

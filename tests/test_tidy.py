@@ -40,7 +40,7 @@ BANNED_CALLS = {
     "asyncio.sleep": "Tasks.sleep",
     "asyncio.get_event_loop": "Tasks",
 }
-EDGES = ("runtime/real", "cli", "testing", "bench")
+EDGES = ("runtime/real", "cli", "testing", "bench", "spark")
 """Where the real world begins."""
 ALLOWED = {
     ("store/sqlite.py", "sqlite3"),

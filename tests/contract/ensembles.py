@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from moldau.bench.apache_kafka import Unavailable
 from moldau.bench.server import free_port
 from moldau.cli.zookeeper_ensemble import Ensemble
+from moldau.runtime.real.java import Unavailable
 from needs import missing
 
 

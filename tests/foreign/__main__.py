@@ -10,8 +10,8 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from moldau.bench.apache_kafka import Unavailable as KafkaUnavailable
 from moldau.bench.server import StartFailed
+from moldau.runtime.real.java import Unavailable as KafkaUnavailable
 
 from .franz_go import FranzGo
 from .kafka_python import KafkaPython

@@ -10,8 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
-from moldau.bench.apache_kafka import Unavailable, client_of
+from moldau.bench.apache_kafka import client_of
 from moldau.bench.server import Server
+from moldau.runtime.real.java import Unavailable
 from needs import missing
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("interop-java")]

@@ -14,10 +14,11 @@ import sys
 import time
 from pathlib import Path
 
-from moldau.bench.apache_kafka import ToolFailed, Unavailable, distribution
+from moldau.bench.apache_kafka import ToolFailed, distribution
 from moldau.bench.measure import ALONE
 from moldau.bench.profiling import LOADS, print_profile
 from moldau.bench.server import StartFailed
+from moldau.runtime.real.java import Unavailable
 
 
 def main() -> int:

@@ -17,7 +17,6 @@ import argparse
 import base64
 import functools
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -31,9 +30,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from moldau.bench.server import HOST, Server, StartFailed, free_port
+from moldau.runtime.real.java import Unavailable, find_java
 
 VERSION = "4.3.1"
-JAVA_VERSION_MIN = 17
 FETCH_TIMEOUT_S = 900
 FORMAT_TIMEOUT_S = 60
 LOG4J_VERSION = "2.25.4"  # what kafka-tools brings; its slf4j binding is not among the dependencies
@@ -96,10 +95,6 @@ appender.e.layout.pattern = [%d] %p %m (%c)%n
 rootLogger.level = {level}
 rootLogger.appenderRef.e.ref = e
 """
-
-
-class Unavailable(Exception):
-    """Apache Kafka cannot be run on this machine; the text says what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +183,7 @@ class _ClassArchive:
 @functools.cache
 def distribution() -> Distribution:
     """The jars in the cache, fetched where they are not there yet; `Unavailable` where that cannot be."""
-    java = find_java()
+    java = find_java("Apache Kafka")
     jars = cache_folder() / VERSION / "jars"
     if not jars.is_dir():
         fetch(jars, ARTIFACTS)
@@ -198,7 +193,7 @@ def distribution() -> Distribution:
 @functools.cache
 def client_of(version: str) -> Distribution:
     """The Java client of any version, and those of Kafka's tools that need little else, as ClientCompatibilityTest."""
-    java = find_java()
+    java = find_java("Apache Kafka")
     jars = cache_folder() / version / "client"
     if not jars.is_dir():
         client = Artifact("org.apache.kafka", "kafka-clients", version)
@@ -213,21 +208,6 @@ def cache_folder() -> Path:
     if named:
         return Path(named)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "moldau" / "apache-kafka"
-
-
-def find_java(what: str = "Apache Kafka") -> str:
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
-    if java is None:
-        raise Unavailable(f"{what} needs Java {JAVA_VERSION_MIN} or newer, and there is no `java` here.")
-    printed = subprocess.run(
-        [java, "-version"], capture_output=True, text=True, timeout=30, check=False
-    ).stderr
-    found = re.search(r'version "(\d+)', printed)
-    if found is None or int(found[1]) < JAVA_VERSION_MIN:
-        says = printed.splitlines()[0] if printed else "nothing"
-        raise Unavailable(f"{what} needs Java {JAVA_VERSION_MIN} or newer; `java -version` says {says}.")
-    return java
 
 
 def fetch(target: Path, artifacts: Sequence[Artifact], what: str = "Apache Kafka") -> None:

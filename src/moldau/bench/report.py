@@ -14,6 +14,7 @@ import confluent_kafka
 from moldau.bench import apache_kafka, groups, raw_load, replicated, starting
 from moldau.bench.measure import CLUSTER, GROUPS, MANY_PARTITIONS, Series, Summary
 from moldau.bench.runner import Plan, Results, machine
+from moldau.runtime.real.java import find_java
 
 LIBRDKAFKA_PRODUCE = "broker CPU to produce, 1000 B, 1 partition"
 MOLDAU, KAFKA, PROTOTYPE = "Moldau", "Apache Kafka", "Prototype"
@@ -157,7 +158,7 @@ def _head(plan: Plan, results: Results) -> str:
 
 
 def _java_version() -> str:
-    java = apache_kafka.find_java()
+    java = find_java("Apache Kafka")
     printed = subprocess.run(
         [java, "-version"], capture_output=True, text=True, timeout=30, check=False
     ).stderr

@@ -12,8 +12,9 @@ import shutil
 import subprocess
 import sys
 
-from moldau.bench.apache_kafka import Unavailable, distribution
+from moldau.bench.apache_kafka import distribution
 from moldau.cli.zookeeper_ensemble import jars as zookeeper_jars
+from moldau.runtime.real.java import Unavailable
 
 PACKAGES = {"kcat": "kcat", "java": "openjdk-17-jre-headless", "mvn": "maven"}
 """Command -> the Debian package that has it."""

@@ -93,9 +93,9 @@ def up(nodes: int, port: int, data: str, as_json: bool) -> None:
     17, and takes ZooKeeper's jars from pyspark where that is installed, else from Maven. For production run ZooKeeper
     itself, one node on each of three machines or five.
     """
-    from moldau.bench.apache_kafka import Unavailable
     from moldau.bench.server import StartFailed
     from moldau.cli.zookeeper_ensemble import Ensemble
+    from moldau.runtime.real.java import Unavailable
 
     if port + nodes - 1 > 65535:
         raise usage(f"There are no {nodes} ports from {port} on.", "Take a smaller --port.")

@@ -24,12 +24,11 @@ from moldau.bench.apache_kafka import (
     LOG4J_VERSION,
     LOG_TO_STDERR,
     Artifact,
-    Unavailable,
     cache_folder,
     fetch,
-    find_java,
 )
 from moldau.bench.server import HOST, StartFailed, free_port
+from moldau.runtime.real.java import Unavailable, find_java
 
 VERSION = "3.9.3"
 ARTIFACTS = [

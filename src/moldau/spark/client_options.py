@@ -1,0 +1,297 @@
+"""The options `kafka.*` of a Spark query, which are written for Kafka's Java client, as librdkafka's configuration.
+
+Names that both know pass as they are, and so do librdkafka's own. What differs is translated: another name
+(`buffer.memory`), other units or ranges, Java's key stores where they are in a format that OpenSSL reads, the user and
+password in `sasl.jaas.config`. What only tunes the inside of the Java client (`NO_COUNTERPART`) is left out with a
+line in the log, since it changes no result. What names a Java class or a Java key store is refused with what to use
+instead: `ValueError`, one sentence. Names that nobody knows are refused by `check_client_config`, at analysis.
+
+The answer to Kafka's ProducerConfig, ConsumerConfig, SslConfigs and SaslConfigs, and to librdkafka's CONFIGURATION.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Literal
+
+LOG = logging.getLogger(__name__)
+
+Role = Literal["producer", "consumer", "admin"]
+Config = dict[str, str]
+
+PREFIX = "kafka."
+
+RENAMED = {
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "max.request.size": "message.max.bytes",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+    "ssl.truststore.certificates": "ssl.ca.pem",
+}
+NO_COUNTERPART = frozenset(
+    {
+        "auto.include.jmx.reporter",
+        "default.api.timeout.ms",
+        "exclude.internal.topics",
+        "max.poll.records",
+        "metadata.max.idle.ms",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "partitioner.adaptive.partitioning.enable",
+        "partitioner.availability.timeout.ms",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
+        "sasl.login.connect.timeout.ms",
+        "sasl.login.read.timeout.ms",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
+        "sasl.login.retry.backoff.max.ms",
+        "sasl.login.retry.backoff.ms",
+        "socket.connection.setup.timeout.max.ms",
+        "ssl.enabled.protocols",
+        "ssl.protocol",
+        "ssl.secure.random.implementation",
+        "ssl.truststore.password",
+        "transaction.two.phase.commit.enable",
+    }
+)
+JAVA_CLASSES = frozenset(
+    {
+        "interceptor.classes",
+        "metric.reporters",
+        "partition.assignment.strategy",
+        "partitioner.class",
+        "sasl.client.callback.handler.class",
+        "sasl.login.callback.handler.class",
+        "sasl.login.class",
+        "security.providers",
+        "ssl.engine.factory.class",
+        "ssl.keymanager.algorithm",
+        "ssl.provider",
+        "ssl.trustmanager.algorithm",
+    }
+)
+INSTEAD = {
+    "partitioner.class": " Use a column `partition`, or kafka.partitioner with a name that librdkafka knows."
+}
+
+PKCS12_ENDINGS = (".p12", ".pfx", ".pkcs12")
+SOCKET_TIMEOUT_MS_RANGE = (10, 300_000)
+REQUEST_TIMEOUT_MS_RANGE = (1, 900_000)
+REFRESH_INTERVAL_MS_RANGE = (1, 3_600_000)
+METADATA_AGE_MS_RANGE = (1, 86_400_000)
+COMPRESSION_LEVEL_MAX = 12
+
+
+def kafka_options(options: Mapping[str, str]) -> Config:
+    """The `kafka.*` options without that prefix. Spark gives option names in lower case, as Kafka's are."""
+    return {
+        name[len(PREFIX) :].lower(): str(value)
+        for name, value in options.items()
+        if name.lower().startswith(PREFIX)
+    }
+
+
+def client_config(options: Mapping[str, str], role: Role) -> Config:
+    """librdkafka's configuration for a client of that role; `options` are those of `kafka_options`."""
+    config: Config = {}
+    for name, value in options.items():
+        if name in JAVA_CLASSES:
+            raise ValueError(
+                f"Kafka option '{name}' is not supported: it is made for Kafka's Java client, and there is none here."
+                + INSTEAD.get(name, "")
+            )
+        if name in NO_COUNTERPART:
+            LOG.warning("Kafka option '%s' tunes the Java client alone: it is left out", name)
+        elif name in TRANSLATIONS:
+            config |= TRANSLATIONS[name](value, options, role)
+        else:
+            config[RENAMED.get(name, name)] = value
+    return config
+
+
+def check_client_config(config: Mapping[str, str], role: Role) -> None:
+    """Refuse names and values that librdkafka does not know. No broker is asked."""
+    _check(tuple(sorted(config.items())), role)
+
+
+@lru_cache(maxsize=64)
+def _check(config: tuple[tuple[str, str], ...], role: Role) -> None:
+    from confluent_kafka import Consumer, KafkaException, Producer
+    from confluent_kafka.admin import AdminClient
+
+    apart = {
+        name: value for name, value in config if name not in ("bootstrap.servers", "metadata.broker.list")
+    }
+    apart["log_level"] = "0"  # it would say that it has nobody to connect to
+    try:
+        if role == "producer":
+            Producer(apart)
+        elif role == "consumer":
+            Consumer({"group.id": "checked", **apart}).close()
+        else:
+            AdminClient(apart)
+    except KafkaException as error:
+        raise ValueError(f"Kafka options are not usable: {error.args[0].str().strip()}") from None
+
+
+def _number(name: str, value: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise ValueError(f"Kafka option '{name}' must be a number, not '{value}'") from None
+
+
+def _within(number: int, bounds: tuple[int, int]) -> str:
+    return str(min(max(number, bounds[0]), bounds[1]))
+
+
+def _request_timeout(value: str, options: Mapping[str, str], role: Role) -> Config:
+    """In Java it is how long any answer is waited for, and for producers also what they tell the broker."""
+    timeout_ms = _number("request.timeout.ms", value)
+    config = {"socket.timeout.ms": _within(timeout_ms, SOCKET_TIMEOUT_MS_RANGE)}
+    if role == "producer":
+        config["request.timeout.ms"] = _within(timeout_ms, REQUEST_TIMEOUT_MS_RANGE)
+    return config
+
+
+def _metadata_age(value: str, options: Mapping[str, str], role: Role) -> Config:
+    """In Java it is when metadata are asked for anew; librdkafka's default age is three times that."""
+    age_ms = _number("metadata.max.age.ms", value)
+    return {
+        "topic.metadata.refresh.interval.ms": _within(age_ms, REFRESH_INTERVAL_MS_RANGE),
+        "metadata.max.age.ms": _within(3 * age_ms, METADATA_AGE_MS_RANGE),
+    }
+
+
+def _buffer_memory(value: str, options: Mapping[str, str], role: Role) -> Config:
+    return {"queue.buffering.max.kbytes": str(max(1, _number("buffer.memory", value) // 1024))}
+
+
+def _max_block(value: str, options: Mapping[str, str], role: Role) -> Config:
+    """How long an unknown topic is waited for. Who fills a producer's queue takes the other half from `options`."""
+    return {"topic.metadata.propagation.max.ms": _within(_number("max.block.ms", value), (0, 3_600_000))}
+
+
+def _socket_buffer(ours: str) -> Callable[[str, Mapping[str, str], Role], Config]:
+    def translate(value: str, options: Mapping[str, str], role: Role) -> Config:
+        return {ours: str(max(0, _number(ours, value)))}  # the system's default is -1 in Java, 0 here
+
+    return translate
+
+
+def _batch_size(value: str, options: Mapping[str, str], role: Role) -> Config:
+    return {"batch.size": str(max(1, _number("batch.size", value)))}
+
+
+def _compression_level(codec: str) -> Callable[[str, Mapping[str, str], Role], Config]:
+    def translate(value: str, options: Mapping[str, str], role: Role) -> Config:
+        if options.get("compression.type") != codec:
+            return {}
+        level = _number(f"compression.{codec}.level", value)
+        return {"compression.level": str(min(level, COMPRESSION_LEVEL_MAX))}
+
+    return translate
+
+
+def _ignore_keys(value: str, options: Mapping[str, str], role: Role) -> Config:
+    return {"partitioner": "random"} if value.lower() == "true" else {}
+
+
+def _security_protocol(value: str, options: Mapping[str, str], role: Role) -> Config:
+    return {"security.protocol": value.lower()}
+
+
+def _endpoint_identification(value: str, options: Mapping[str, str], role: Role) -> Config:
+    return {"ssl.endpoint.identification.algorithm": value or "none"}
+
+
+def _truststore(value: str, options: Mapping[str, str], role: Role) -> Config:
+    if options.get("ssl.truststore.type", "JKS").upper() == "PEM":
+        return {"ssl.ca.location": value}
+    raise ValueError(
+        "Kafka option 'ssl.truststore.location' is not supported but with ssl.truststore.type=PEM: give the "
+        "certificates as a PEM file in kafka.ssl.ca.location."
+    )
+
+
+def _keystore(value: str, options: Mapping[str, str], role: Role) -> Config:
+    kind = options.get(
+        "ssl.keystore.type", "PKCS12" if value.lower().endswith(PKCS12_ENDINGS) else "JKS"
+    ).upper()
+    if kind == "PKCS12":
+        return {"ssl.keystore.location": value}
+    if kind == "PEM":
+        return {"ssl.certificate.location": value, "ssl.key.location": value}
+    raise ValueError(
+        "Kafka option 'ssl.keystore.location' is not supported with the type JKS: give a PKCS12 file, or PEM files in "
+        "kafka.ssl.certificate.location and kafka.ssl.key.location."
+    )
+
+
+def _store_type(value: str, options: Mapping[str, str], role: Role) -> Config:
+    return {}  # read where the store's location is
+
+
+JAAS = re.compile(
+    r"^\s*(?P<module>[\w.$]+)\s+\w+(?P<settings>(?:\s+[\w.]+=(?:\"[^\"]*\"|'[^']*'|[^\s;]+))*)\s*;?\s*$"
+)
+JAAS_SETTING = re.compile(r"([\w.]+)=(?:\"([^\"]*)\"|'([^']*)'|([^\s;]+))")
+JAAS_NAMES = {
+    "PlainLoginModule": {"username": "sasl.username", "password": "sasl.password"},
+    "ScramLoginModule": {"username": "sasl.username", "password": "sasl.password"},
+    "OAuthBearerLoginModule": {
+        "clientId": "sasl.oauthbearer.client.id",
+        "clientSecret": "sasl.oauthbearer.client.secret",
+        "scope": "sasl.oauthbearer.scope",
+    },
+    "Krb5LoginModule": {"principal": "sasl.kerberos.principal", "keyTab": "sasl.kerberos.keytab"},
+}
+
+
+def _jaas(value: str, options: Mapping[str, str], role: Role) -> Config:
+    """User and password of Kafka's login modules; nothing of the value is repeated in an error, as it has secrets."""
+    found = JAAS.match(value)
+    module = found["module"].rpartition(".")[2] if found else ""
+    if found is None or module not in JAAS_NAMES:
+        raise ValueError(
+            "Kafka option 'sasl.jaas.config' is understood for one login module of Kafka's, PlainLoginModule, "
+            "ScramLoginModule, OAuthBearerLoginModule or Krb5LoginModule: else use librdkafka's kafka.sasl.* options."
+        )
+    names = JAAS_NAMES[module]
+    config = {
+        names[name]: quoted or single or bare
+        for name, quoted, single, bare in JAAS_SETTING.findall(found["settings"])
+        if name in names
+    }
+    if module == "OAuthBearerLoginModule" and "sasl.oauthbearer.client.id" in config:
+        config["sasl.oauthbearer.method"] = "oidc"
+    return config
+
+
+TRANSLATIONS: dict[str, Callable[[str, Mapping[str, str], Role], Config]] = {
+    "batch.size": _batch_size,
+    "buffer.memory": _buffer_memory,
+    "compression.gzip.level": _compression_level("gzip"),
+    "compression.lz4.level": _compression_level("lz4"),
+    "compression.zstd.level": _compression_level("zstd"),
+    "max.block.ms": _max_block,
+    "metadata.max.age.ms": _metadata_age,
+    "partitioner.ignore.keys": _ignore_keys,
+    "receive.buffer.bytes": _socket_buffer("socket.receive.buffer.bytes"),
+    "request.timeout.ms": _request_timeout,
+    "sasl.jaas.config": _jaas,
+    "security.protocol": _security_protocol,
+    "send.buffer.bytes": _socket_buffer("socket.send.buffer.bytes"),
+    "ssl.endpoint.identification.algorithm": _endpoint_identification,
+    "ssl.keystore.location": _keystore,
+    "ssl.keystore.type": _store_type,
+    "ssl.truststore.location": _truststore,
+    "ssl.truststore.type": _store_type,
+}

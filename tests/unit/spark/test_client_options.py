@@ -1,0 +1,157 @@
+"""Options written for Kafka's Java client do the same here, or are refused with what to use instead."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from moldau.spark.client_options import (
+    JAVA_CLASSES,
+    NO_COUNTERPART,
+    Role,
+    check_client_config,
+    client_config,
+    kafka_options,
+)
+
+
+def test_the_kafka_options_are_those_with_the_prefix_without_it() -> None:
+    options = {"kafka.bootstrap.servers": "a:1", "KAFKA.Acks": "all", "topic": "t"}
+    assert kafka_options(options) == {"bootstrap.servers": "a:1", "acks": "all"}
+
+
+def test_what_both_clients_know_passes_as_it_is() -> None:
+    same = {"bootstrap.servers": "a:1", "acks": "all", "linger.ms": "5", "compression.type": "zstd"}
+    assert client_config(same, "producer") == same
+
+
+@pytest.mark.parametrize(
+    ("java", "ours"),
+    [
+        ({"buffer.memory": "33554432"}, {"queue.buffering.max.kbytes": "32768"}),
+        ({"max.request.size": "2000000"}, {"message.max.bytes": "2000000"}),
+        ({"batch.size": "0"}, {"batch.size": "1"}),
+        ({"send.buffer.bytes": "-1"}, {"socket.send.buffer.bytes": "0"}),
+        ({"receive.buffer.bytes": "65536"}, {"socket.receive.buffer.bytes": "65536"}),
+        ({"max.block.ms": "5000"}, {"topic.metadata.propagation.max.ms": "5000"}),
+        (
+            {"metadata.max.age.ms": "60000"},
+            {"topic.metadata.refresh.interval.ms": "60000", "metadata.max.age.ms": "180000"},
+        ),
+        (
+            {"compression.type": "gzip", "compression.gzip.level": "9", "compression.zstd.level": "3"},
+            {"compression.type": "gzip", "compression.level": "9"},
+        ),
+        ({"compression.type": "zstd", "compression.zstd.level": "22"}, {"compression.level": "12"}),
+        ({"partitioner.ignore.keys": "true"}, {"partitioner": "random"}),
+        ({"security.protocol": "SSL"}, {"security.protocol": "ssl"}),
+        (
+            {"ssl.endpoint.identification.algorithm": ""},
+            {"ssl.endpoint.identification.algorithm": "none"},
+        ),
+    ],
+)
+def test_names_and_units_that_differ_are_translated(java: dict[str, str], ours: dict[str, str]) -> None:
+    config = client_config(java, "producer")
+    assert config.items() >= ours.items()
+    check_client_config(config, "producer")
+
+
+def test_a_request_timeout_is_the_wait_for_any_answer_and_the_producers_word_to_the_broker() -> None:
+    options = {"request.timeout.ms": "600000"}
+    assert client_config(options, "consumer") == {"socket.timeout.ms": "300000"}
+    assert client_config(options, "producer") == {
+        "socket.timeout.ms": "300000",
+        "request.timeout.ms": "600000",
+    }
+
+
+@pytest.mark.parametrize(
+    ("java", "ours"),
+    [
+        (
+            {"ssl.truststore.location": "/ca.pem", "ssl.truststore.type": "PEM"},
+            {"ssl.ca.location": "/ca.pem"},
+        ),
+        ({"ssl.truststore.certificates": "-----BEGIN"}, {"ssl.ca.pem": "-----BEGIN"}),
+        (
+            {"ssl.keystore.location": "/me.p12", "ssl.keystore.password": "x"},
+            {"ssl.keystore.location": "/me.p12", "ssl.keystore.password": "x"},
+        ),
+        (
+            {"ssl.keystore.location": "/me.pem", "ssl.keystore.type": "PEM"},
+            {"ssl.certificate.location": "/me.pem", "ssl.key.location": "/me.pem"},
+        ),
+    ],
+)
+def test_key_stores_that_openssl_reads_are_taken(java: dict[str, str], ours: dict[str, str]) -> None:
+    assert client_config(java, "consumer") == ours
+
+
+@pytest.mark.parametrize("name", ["ssl.truststore.location", "ssl.keystore.location"])
+def test_java_key_stores_are_refused_with_what_to_give_instead(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"^Kafka option '{name}' is not supported .* PEM"):
+        client_config({name: "/store.jks"}, "producer")
+
+
+@pytest.mark.parametrize(
+    ("jaas", "ours"),
+    [
+        (
+            'org.apache.kafka.common.security.plain.PlainLoginModule required username="ann" password="s\'x=1";',
+            {"sasl.username": "ann", "sasl.password": "s'x=1"},
+        ),
+        (
+            "org.apache.kafka.common.security.scram.ScramLoginModule required\n username='ann'\n password=secret ;",
+            {"sasl.username": "ann", "sasl.password": "secret"},
+        ),
+        (
+            "a.b.OAuthBearerLoginModule required clientId='me' clientSecret='x';",
+            {
+                "sasl.oauthbearer.client.id": "me",
+                "sasl.oauthbearer.client.secret": "x",
+                "sasl.oauthbearer.method": "oidc",
+            },
+        ),
+        (
+            'com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab="/k" principal="me@HERE";',
+            {"sasl.kerberos.keytab": "/k", "sasl.kerberos.principal": "me@HERE"},
+        ),
+    ],
+)
+def test_user_and_password_are_taken_out_of_the_jaas_config(jaas: str, ours: dict[str, str]) -> None:
+    assert client_config({"sasl.jaas.config": jaas}, "producer") == ours
+
+
+def test_a_jaas_config_of_another_kind_is_refused_without_repeating_its_secrets() -> None:
+    with pytest.raises(ValueError, match=r"sasl\.jaas\.config") as refusal:
+        client_config({"sasl.jaas.config": "com.example.Login required password='secret';"}, "producer")
+    assert "secret" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", sorted(JAVA_CLASSES))
+def test_names_of_java_classes_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"^Kafka option '{name}' is not supported: "):
+        client_config({name: "com.example.Thing"}, "producer")
+
+
+@pytest.mark.parametrize("name", sorted(NO_COUNTERPART))
+def test_what_tunes_the_java_client_alone_is_left_out_and_said(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert client_config({name: "1"}, "consumer") == {}
+    assert name in caplog.text
+
+
+@pytest.mark.parametrize("role", ["producer", "consumer", "admin"])
+def test_a_name_that_nobody_knows_is_refused(role: Role) -> None:
+    with pytest.raises(ValueError, match=r"^Kafka options are not usable: No such .*no\.such\.thing"):
+        check_client_config(client_config({"no.such.thing": "1"}, role), role)
+    check_client_config({"bootstrap.servers": "127.0.0.1:1"}, role)
+
+
+def test_a_number_that_is_none_is_named() -> None:
+    with pytest.raises(ValueError, match=r"^Kafka option 'buffer\.memory' must be a number, not 'much'$"):
+        client_config({"buffer.memory": "much"}, "producer")

@@ -25,6 +25,18 @@ ANY = "any"
 Folders = dict[int, dict[TopicPartition, str]]
 """Where logs are to lie, by broker."""
 
+topics_option = click.option(
+    "-t",
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC",
+    shell_complete=topic_names,
+    help="Only this topic; may be repeated.",
+)
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would move, and move nothing.")
+no_wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for the end of the move.")
+
 
 @click.command(
     name="move-logs",
@@ -41,17 +53,9 @@ moldau cluster move-logs --broker 1 --from /disk1/moldau --to /disk2/moldau
 @click.option("--broker", "broker_id", type=Whole(), required=True, metavar="ID", help="Whose logs.")
 @click.option("--to", "to_path", metavar="DIR", help="One of its data folders.  [default: only show them]")
 @click.option("--from", "from_path", metavar="DIR", help="Only what lies in this one.")
-@click.option(
-    "-t",
-    "--topic",
-    "topics",
-    multiple=True,
-    metavar="TOPIC",
-    shell_complete=topic_names,
-    help="Only this topic; may be repeated.",
-)
-@click.option("--dry-run", is_flag=True, help="Show what would move, and move nothing.")
-@click.option("--no-wait", is_flag=True, help="Do not wait for the end of the move.")
+@topics_option
+@dry_run_option
+@no_wait_option
 @cluster_options
 @json_option()
 def move_logs(

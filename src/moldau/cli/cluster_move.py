@@ -11,7 +11,14 @@ import click
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.cli.cluster_client import ClusterClient, ClusterView, Moving, Refusal
-from moldau.cli.cluster_logs import Folders, ask_for_folders, read_log_dirs
+from moldau.cli.cluster_logs import (
+    Folders,
+    ask_for_folders,
+    dry_run_option,
+    no_wait_option,
+    read_log_dirs,
+    topics_option,
+)
 from moldau.cli.cluster_logs import watch as watch_folders
 from moldau.cli.cluster_progress import follow
 from moldau.cli.cluster_throttle import (
@@ -23,7 +30,7 @@ from moldau.cli.cluster_throttle import (
     take_away,
     under_way,
 )
-from moldau.cli.complete import files, topic_names
+from moldau.cli.complete import files
 from moldau.cli.errors import CliError, Exit, did_you_mean, file_error, not_found, usage
 from moldau.cli.help import Command
 from moldau.cli.options import Target, Whole, cluster_options, json_option
@@ -45,8 +52,6 @@ AT_ONCE = 500  # partitions in one request
 SHOWN_MAX = 50
 Wanted = dict[TopicPartition, Replicas]
 
-dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would move, and move nothing.")
-no_wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for the end of the move.")
 throttle_option = click.option(
     "--throttle",
     type=Rate(),
@@ -74,15 +79,7 @@ moldau cluster reassign --throttle none
 moldau cluster reassign --cancel
 """,
 )
-@click.option(
-    "-t",
-    "--topic",
-    "topics",
-    multiple=True,
-    metavar="TOPIC",
-    shell_complete=topic_names,
-    help="Only this topic; may be repeated.",
-)
+@topics_option
 @click.option("--brokers", metavar="ID,...", help="Where replicas may be.  [default: all that run]")
 @click.option("-r", "--replication-factor", type=Whole(1), metavar="N", help="Copies of each partition.")
 @click.option(

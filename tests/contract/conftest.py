@@ -19,6 +19,8 @@ T = TypeVar("T")
 Main = Callable[[Runtime], Coroutine[Any, Any, T]]
 
 PATIENCE_S = 20.0
+EARLY_S = 0.02
+"""A real timer may end so much too soon: uvloop counts whole milliseconds from the beginning of its turn."""
 
 
 class Engine(Protocol):

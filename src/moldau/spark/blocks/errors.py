@@ -1,0 +1,30 @@
+"""Why a range of offsets cannot be read. Each says the topic, the partition, the offset and what to do, where one can.
+
+Spark runs a failed task again, so nothing here is lost; what another try may mend is tried again before it is raised.
+"""
+
+from __future__ import annotations
+
+
+class ReadFailed(Exception):
+    """The range was not read: no progress in time, or an answer that no further try will change."""
+
+
+class DataLoss(ReadFailed):
+    """Offsets of the range are no longer there. With `failOnDataLoss=false` they are skipped instead."""
+
+
+class TopicRecreated(DataLoss):
+    """The topic of the plan is gone, and another one has its name."""
+
+
+class CorruptData(ReadFailed):
+    """A batch is not what its checksum says, or its records do not fit together."""
+
+
+class UnsupportedFormat(ReadFailed):
+    """Records of the formats before v2 (Kafka 0.11), or of a codec that nobody has heard of."""
+
+
+class SecurityFailed(ReadFailed):
+    """The broker, or this client, refuses the other: a certificate, a password, a missing permission."""

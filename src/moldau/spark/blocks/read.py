@@ -1,0 +1,70 @@
+"""`read_split`: a range of offsets as Arrow record batches, with the columns that were asked for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+
+from moldau.spark.blocks.batches import blocks
+from moldau.spark.blocks.decode import TYPES, Columns, decode
+from moldau.spark.blocks.errors import CorruptData, DataLoss, UnsupportedFormat
+from moldau.spark.blocks.fetching import Fetcher
+from moldau.spark.blocks.settings import ReadSettings, Split
+
+logger = logging.getLogger("moldau.spark")
+
+ROWS_MAX: Final = 65_536
+"""Of one record batch."""
+CONSTANT: Final = {"topic": pa.string(), "partition": pa.int32()}
+
+
+def read_split(settings: ReadSettings, split: Split) -> Iterator[pa.RecordBatch]:
+    """The visible records of a range, in order. None of the batches is empty; an empty range has none.
+
+    ReadFailed, or one of its kinds, where it cannot be read. With `fail_on_data_loss` off, what is gone is skipped.
+    """
+    rows = Rows(settings.schema, split)
+    try:
+        for fetched in Fetcher(settings, split).fetch():
+            records, aborted = fetched.answer.records, fetched.answer.aborted
+            for bodies in blocks(records, fetched.found, aborted):
+                columns = decode(bodies, settings.schema.names, fetched.first_offset, split.next_offset)
+                yield from rows.batches(columns)
+    except (CorruptData, UnsupportedFormat) as reason:
+        raise type(reason)(f"reading {split}: {reason}.") from None
+    except DataLoss as reason:
+        if settings.fail_on_data_loss:
+            raise
+        logger.warning("%s", reason)
+
+
+class Rows:
+    """Columns put together as record batches of the schema."""
+
+    def __init__(self, schema: pa.Schema, split: Split) -> None:
+        for field in schema:
+            expected = {**TYPES, **CONSTANT}.get(field.name)
+            if expected is None:
+                raise ValueError(f"records have no column {field.name!r}")
+            if field.type != expected:
+                raise ValueError(f"the column {field.name!r} is of the type {expected}, not {field.type}")
+        self._schema = schema
+        self._constants = {
+            "topic": pa.array([split.topic] * ROWS_MAX, pa.string()) if "topic" in schema.names else None,
+            "partition": pa.array([split.partition] * ROWS_MAX, pa.int32()),
+        }
+
+    def batches(self, columns: Columns) -> Iterator[pa.RecordBatch]:
+        count = len(columns["offset"])
+        for start in range(0, count, ROWS_MAX):
+            length = min(ROWS_MAX, count - start)
+            arrays = [
+                self._constants[name].slice(0, length)
+                if name in self._constants
+                else columns[name].slice(start, length)
+                for name in self._schema.names
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)

@@ -1,5 +1,7 @@
 """Data moves through topics on Spark, through PySpark: `pip install moldau[spark]`.
 
+    data_source    the data source `moldau`, found by Spark through the module `pyspark_moldau`
+    source         its reading, on the driver: options, offsets, plans
     session        a Spark session that finds its Python and its Java, or says what is missing
     client_options the options `kafka.*`, written for Kafka's Java client, as librdkafka's configuration
     blocks/        the executors' side of the source: a range of offsets becomes Arrow record batches

@@ -1,0 +1,43 @@
+"""The data source `moldau`: topics as tables and streams of Spark, and the other way round.
+
+Spark finds it without registering, through the module `pyspark_moldau`. It takes the options of Spark's own Kafka
+connector, so that `format("kafka")` becomes `format("moldau")` with nothing else changed; docs/pipelines.md has
+them, and ours.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from moldau.spark.source.options import parse_options
+from moldau.spark.source.rows import check_schema, row_schema
+
+if TYPE_CHECKING:
+    from moldau.spark.source.readers import BatchReader, StreamReader
+
+
+class MoldauDataSource(DataSource):
+    """Options are checked where it is known what they are for: the schema and the readers are for reading only."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "moldau"
+
+    def schema(self) -> StructType:
+        options = parse_options(self.options, is_stream=None)
+        return row_schema(options.columns, options.include_headers)
+
+    def reader(self, schema: StructType) -> BatchReader:
+        from moldau.spark.source.readers import BatchReader
+
+        check_schema(schema)
+        return BatchReader(parse_options(self.options, is_stream=False), schema)
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        from moldau.spark.source.readers import StreamReader
+
+        check_schema(schema)
+        return StreamReader(parse_options(self.options, is_stream=True), schema)

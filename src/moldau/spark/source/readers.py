@@ -1,0 +1,114 @@
+"""What Spark calls: the batch reader and the stream reader. The planning is on the driver, `read` on the executors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from moldau.spark.blocks.read import read_split
+from moldau.spark.blocks.settings import ReadSettings, Split
+from moldau.spark.source import batch
+from moldau.spark.source.cluster import Cluster
+from moldau.spark.source.driver_client import DriverClient
+from moldau.spark.source.options import SourceOptions
+from moldau.spark.source.planner import Planner, Stored
+from moldau.spark.source.ranges import OFFSET_MAX, OffsetRange
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+def read_settings(options: SourceOptions, schema: StructType) -> ReadSettings:
+    timeout = {} if options.read_timeout_ms is None else {"timeout_ms": options.read_timeout_ms}
+    return ReadSettings(
+        bootstrap_servers=options.bootstrap_servers,
+        schema=to_arrow_schema(schema, timezone="UTC"),
+        client_config=options.client_config("consumer"),
+        read_committed=options.read_committed,
+        fail_on_data_loss=options.fail_on_data_loss,
+        **timeout,
+    )
+
+
+def tasks(ranges: Sequence[OffsetRange], topic_ids: Mapping[str, UUID]) -> list[InputPartition]:
+    return [
+        InputPartition(
+            Split(*each.partition, each.first_offset, each.next_offset, topic_ids.get(each.partition.topic))
+        )
+        for each in ranges
+    ]
+
+
+def read(settings: ReadSettings, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+    """Spark makes a partition of None where a batch has none."""
+    return iter(()) if partition.value is None else read_split(settings, partition.value)
+
+
+class BatchReader(DataSourceReader):
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._settings = read_settings(options, schema)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return tasks(*batch.plan(self._options, Cluster(self._options)))
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        return read(self._settings, partition)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Spark keeps one on the driver for the life of a query, and pickles others for the executors."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._settings = read_settings(options, schema)
+        self._opened: tuple[Planner, DriverClient] | None = None
+
+    def initialOffset(self) -> Stored:
+        return self._planner.initial()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Any limit: the options' own are applied in `latestOffset`, where they can be combined."""
+        return ReadMaxRows(self._options.max_offsets_per_trigger or OFFSET_MAX)
+
+    def latestOffset(self, start: Stored, limit: ReadLimit) -> Stored:
+        return self._planner.latest(start, is_limited=not isinstance(limit, ReadAllAvailable))
+
+    def reportLatestOffset(self) -> Stored | None:
+        return self._planner.known_latest()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._planner.freeze()
+
+    def partitions(self, start: Stored, end: Stored) -> Sequence[InputPartition]:
+        ranges, position = self._planner.ranges(start, end)
+        return tasks(ranges, position.topic_ids)
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        return read(self._settings, partition)
+
+    def stop(self) -> None:
+        if self._opened is not None:
+            self._opened[1].close()
+            self._opened = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_opened": None}
+
+    @property
+    def _planner(self) -> Planner:
+        if self._opened is None:
+            client = DriverClient(self._options)
+            self._opened = Planner(self._options, Cluster(self._options), client), client
+        return self._opened[0]

@@ -1,0 +1,88 @@
+"""`format("moldau")` reads topics: as a table, and as a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark.source_topics import Topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Read = Callable[..., "DataFrame"]
+
+
+@pytest.fixture(scope="module")
+def topics(target: str) -> Topics:
+    return Topics(target)
+
+
+@pytest.fixture
+def read(spark: SparkSession, target: str) -> Read:
+    return lambda **options: (
+        spark.read.format("moldau").option("kafka.bootstrap.servers", target).options(**options).load()
+    )
+
+
+@pytest.fixture
+def stream(spark: SparkSession, target: str) -> Read:
+    return lambda **options: (
+        spark.readStream.format("moldau").option("kafka.bootstrap.servers", target).options(**options).load()
+    )
+
+
+def values(frame: DataFrame) -> list[str]:
+    return [row[0] for row in frame.selectExpr("cast(value as string)", "offset").sort("offset").collect()]
+
+
+def available(frame: DataFrame, checkpoint: Path, **options: str) -> list[tuple[int, list[str]]]:
+    """What a query reads until it has caught up: the values of each batch."""
+    batches: list[tuple[int, list[str]]] = []
+    query = (
+        frame.writeStream.foreachBatch(lambda batch, number: batches.append((number, values(batch))))
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(120)
+    return batches
+
+
+def test_it_is_found_without_being_registered_and_has_the_columns_of_sparks_connector(
+    read: Read, topics: Topics, topic_names: Callable[[str], str]
+) -> None:
+    topic = topics.create(topic_names("columns"), 2)
+    topics.fill(
+        topic, ["a"], 1, keys=["k"], timestamp_ms=1_700_000_000_123, headers=[("h", b"1"), ("n", None)]
+    )
+    frame = read(subscribe=topic, includeHeaders="true")
+    assert frame.schema.simpleString() == (
+        "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,"
+        "timestampType:int,headers:array<struct<key:string,value:binary>>>"
+    )
+    (row,) = frame.selectExpr("*", "unix_millis(timestamp) as ms").collect()
+    assert (bytes(row.key), bytes(row.value), row.topic, row.partition, row.offset) == (
+        b"k",
+        b"a",
+        topic,
+        1,
+        0,
+    )
+    assert (row.ms, row.timestampType) == (1_700_000_000_123, 0)
+    assert [(header.key, header.value) for header in row.headers] == [("h", b"1"), ("n", None)]
+
+
+def test_a_stream_reads_what_is_there_and_goes_on_from_its_checkpoint(
+    stream: Read, topics: Topics, topic_names: Callable[[str], str], tmp_path: Path
+) -> None:
+    topic = topics.create(topic_names("stream"))
+    topics.fill(topic, range(10))
+    frame = stream(subscribe=topic, startingOffsets="earliest")
+    assert available(frame, tmp_path) == [(0, [str(number) for number in range(10)])]
+    topics.fill(topic, range(10, 15))
+    assert available(frame, tmp_path) == [(1, [str(number) for number in range(10, 15)])]
+    assert available(frame, tmp_path) == []

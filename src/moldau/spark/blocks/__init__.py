@@ -7,8 +7,8 @@
     answers     Fetch requests and answers as bytes
     brokers     who leads a partition; connections, kept between the tasks of a worker
     connection  one blocking connection
-    batches     the record batches of an answer: checksum, codec, aborted transactions
-    decode      records to columns
+    batches     the record batches of an answer: checksum, codec (`unfolding`), aborted transactions
+    decode      records to `columns`: by the compiled `kernel` (`decode_fast`), or without it (`decode_plain`)
 
 Guaranteed: every visible record of the range once and in order, or an error; lengths from the wire are never trusted;
 memory is bounded by the size of an answer and of one unfolded batch. Clients in general are the ecosystem's; this

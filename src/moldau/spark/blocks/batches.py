@@ -1,20 +1,21 @@
 """The record batches of one Fetch answer: which of them count, checked and unfolded.
 
-`scan` looks at the headers only, so that the next request can leave before anything is decoded. `blocks` checks, leaves
-out control batches and aborted transactions, and unfolds: what it gives are records that a reader of this isolation
+`scan` looks at the headers only, so that the next request can leave before anything is decoded. `Blocks` checks, leaves
+out control batches and aborted transactions, and unfolds: what it gives are the records that a reader of this isolation
 level sees. A batch that was cut off at the end of an answer is left for the next one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop
+from itertools import groupby
 from struct import Struct
+from struct import error as StructError
 from typing import Final, NamedTuple
 
 from moldau.records.batch import (
-    CODEC_MASK,
     CONTROL,
     HEADER,
     HEADER_BYTES,
@@ -26,12 +27,14 @@ from moldau.records.batch import (
     BatchHeader,
     crc_of,
 )
-from moldau.records.compression import Codec, DecompressionRefused, decompress
+from moldau.records.compression import Codec, DecompressionRefused
 from moldau.records.record import RECORD_BYTES_MIN, BadRecord, read_records
 from moldau.spark.blocks.errors import CorruptData, UnsupportedFormat
+from moldau.spark.blocks.unfolding import Unfolded
 
 BLOCK_BYTES_MAX: Final = 16 * 1024 * 1024
 """Unfolded batches are decoded together up to here: a small answer may unfold to gigabytes."""
+OFFSET_MAX: Final = 2**63 - 2
 ABORT: Final = 0
 _OFFSET_AND_LENGTH: Final = Struct(">qi")
 _CONTROL_KEY: Final = Struct(">hh")  # version, type
@@ -46,14 +49,32 @@ class Found(NamedTuple):
 
 
 class Body(NamedTuple):
-    """The records of one batch, unfolded."""
+    """The records of one batch in a block, and what its header says of them."""
 
-    data: memoryview
+    start: int
+    stop: int
     record_count: int
     base_offset: int
+    last_offset_delta: int
     base_timestamp: int
-    append_time: int | None
-    """The timestamp of all records, where the broker set it."""
+    append_time: int
+    """1 where the broker set the time of all records, which is `max_timestamp`."""
+    max_timestamp: int
+
+
+class Block(NamedTuple):
+    """Some batches, unfolded, in one piece of memory."""
+
+    data: memoryview
+    bodies: list[Body]
+
+    @property
+    def size(self) -> int:
+        return sum([body.stop - body.start for body in self.bodies])
+
+    @property
+    def record_count(self) -> int:
+        return sum([body.record_count for body in self.bodies])
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +103,10 @@ def scan(records: memoryview, position: int, next_offset: int) -> Scanned:
         if stop > size:
             return Scanned(found, position, 0 if found else stop - size)
         header = BatchHeader._make(HEADER.unpack_from(records, start))
-        if header.last_offset_delta < 0 or base_offset < 0:
-            raise CorruptData(f"the batch at offset {base_offset} ends before it begins")
+        if header.last_offset_delta < 0 or not 0 <= base_offset <= OFFSET_MAX - header.last_offset_delta:
+            raise CorruptData(
+                f"the batch at offset {base_offset} claims {header.last_offset_delta} offsets more"
+            )
         start = stop
         if (
             header.last_offset < position
@@ -111,59 +134,85 @@ class Transactions:
         self._open.discard(producer_id)
 
 
-def blocks(
-    records: memoryview, found: Sequence[Found], aborted: Sequence[tuple[int, int]], check_crc: bool = True
-) -> Iterator[list[Body]]:
-    """The visible records, some batches at a time. They are valid as long as `records` are."""
-    transactions = Transactions(aborted)
-    bodies: list[Body] = []
-    size = 0
-    for start, stop, header in found:
-        if check_crc and crc_of(records, start, stop) != header.crc:
-            raise CorruptData(f"the checksum of the batch at offset {header.base_offset} is wrong")
-        hidden = transactions.hides(header)
-        if header.attributes & CONTROL:
-            if header.is_transactional and _ends_in_abort(records[start:stop]):
-                transactions.end(header.producer_id)
-            continue
-        if hidden or not header.count:
-            continue
-        body = _unfold(records, start, stop, header)
-        bodies.append(body)
-        size += len(body.data)
-        if size >= BLOCK_BYTES_MAX:
-            yield bodies
-            bodies, size = [], 0
-    if bodies:
-        yield bodies
+class Blocks:
+    """Makes blocks of answers, one after the other; a block is valid until the next one is made."""
+
+    def __init__(self, check_crc: bool = True) -> None:
+        self._check_crc = check_crc
+        self._unfolded = Unfolded()
+
+    def of(
+        self, records: memoryview, found: Sequence[Found], aborted: Sequence[tuple[int, int]]
+    ) -> Iterator[Block]:
+        """The visible records. CorruptData, UnsupportedFormat for what cannot be read."""
+        visible = self._visible(records, found, Transactions(aborted))
+        for codec_id, batches in groupby(visible, lambda batch: batch.header.codec_id):
+            make = self._unfold if codec_id else _as_they_are
+            yield from make(records, codec_id, batches)
+
+    def _visible(
+        self, records: memoryview, found: Sequence[Found], transactions: Transactions
+    ) -> Iterator[Found]:
+        for batch in found:
+            start, stop, header = batch
+            if self._check_crc and crc_of(records, start, stop) != header.crc:
+                raise CorruptData(f"the checksum of the batch at offset {header.base_offset} is wrong")
+            hidden = transactions.hides(header)
+            if header.attributes & CONTROL:
+                if header.is_transactional and _ends_in_abort(records[start:stop]):
+                    transactions.end(header.producer_id)
+            elif not hidden and header.count:  # compaction may leave a batch without records
+                yield batch
+
+    def _unfold(self, records: memoryview, codec_id: int, batches: Iterable[Found]) -> Iterator[Block]:
+        try:
+            codec = Codec(codec_id)
+        except ValueError:
+            raise UnsupportedFormat(f"a batch has the unknown codec {codec_id}") from None
+        unfolded, bodies = self._unfolded, []
+        unfolded.clear()
+        for start, stop, header in batches:
+            at = unfolded.size
+            try:
+                unfolded.put(codec, records[start + HEADER_BYTES : stop])
+            except DecompressionRefused as reason:
+                raise CorruptData(
+                    f"the batch at offset {header.base_offset} cannot be unfolded: {reason}"
+                ) from None
+            bodies.append(_body(at, unfolded.size, header))
+            if unfolded.size >= BLOCK_BYTES_MAX:
+                yield Block(unfolded.data, bodies)
+                unfolded.clear()
+                bodies = []
+        if bodies:
+            yield Block(unfolded.data, bodies)
+
+
+def _as_they_are(records: memoryview, _: int, batches: Iterable[Found]) -> Iterator[Block]:
+    yield Block(records, [_body(start + HEADER_BYTES, stop, header) for start, stop, header in batches])
+
+
+def _body(start: int, stop: int, header: BatchHeader) -> Body:
+    if not 0 <= header.count <= (stop - start) // RECORD_BYTES_MIN:
+        raise CorruptData(
+            f"the batch at offset {header.base_offset} claims {header.count} records in {stop - start} bytes"
+        )
+    return Body(
+        start,
+        stop,
+        header.count,
+        header.base_offset,
+        header.last_offset_delta,
+        header.base_timestamp,
+        1 if header.attributes & LOG_APPEND_TIME else 0,
+        header.max_timestamp,
+    )
 
 
 def _ends_in_abort(batch: memoryview) -> bool:
     """A control batch has one record, whose key says what it is."""
     try:
         key = read_records(batch)[0].key
-        return key is not None and _CONTROL_KEY.unpack_from(key)[1] == ABORT
-    except (BadRecord, IndexError, ValueError) as reason:
+        return bool(_CONTROL_KEY.unpack_from(key or b"")[1] == ABORT)
+    except (BadRecord, IndexError, StructError) as reason:
         raise CorruptData(f"a control batch cannot be read: {reason}") from None
-
-
-def _unfold(records: memoryview, start: int, stop: int, header: BatchHeader) -> Body:
-    data = records[start + HEADER_BYTES : stop]
-    codec = header.attributes & CODEC_MASK
-    if codec:
-        data = _decompressed(codec, data, header.base_offset)
-    if not 0 <= header.count <= len(data) // RECORD_BYTES_MIN:
-        raise CorruptData(
-            f"the batch at offset {header.base_offset} claims {header.count} records in {len(data)} bytes"
-        )
-    append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
-    return Body(data, header.count, header.base_offset, header.base_timestamp, append_time)
-
-
-def _decompressed(codec: int, data: memoryview, base_offset: int) -> memoryview:
-    try:
-        return memoryview(decompress(Codec(codec), data))
-    except DecompressionRefused as reason:
-        raise CorruptData(f"the batch at offset {base_offset} cannot be unfolded: {reason}") from None
-    except ValueError:
-        raise UnsupportedFormat(f"the batch at offset {base_offset} has the unknown codec {codec}") from None

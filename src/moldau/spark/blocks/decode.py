@@ -1,105 +1,66 @@
-"""Records to Arrow columns, one record at a time in Python: slow, and right."""
+"""Which decoder turns blocks into columns: the compiled one where numba works, else the plain one.
+
+numba keeps what it has compiled beside the source or in the user's cache folder, and refuses to start where it may
+write to neither; then the folder is one of this user's own in the system's folder for temporary files.
+`MOLDAU_FALLBACKS=1` leaves numba out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+import logging
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Collection
+from functools import cache
 
-import pyarrow as pa
+from moldau.spark.blocks.batches import Block
+from moldau.spark.blocks.columns import Columns
 
-from moldau.records import varint
-from moldau.spark.blocks.batches import Body
-from moldau.spark.blocks.errors import CorruptData
+logger = logging.getLogger("moldau.spark")
 
-MICROS: Final = 1000
-MICROS_MAX: Final = 2**63 - 1
-CREATE_TIME: Final = 0
-LOG_APPEND_TIME: Final = 1
-HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
-TYPES: Final = {
-    "key": pa.binary(),
-    "value": pa.binary(),
-    "offset": pa.int64(),
-    "timestamp": TIMESTAMP,
-    "timestampType": pa.int32(),
-    "headers": HEADERS,
-}
-
-Columns = dict[str, pa.Array]
+Decoder = Callable[[Block, Collection[str], int, int], Columns]
 
 
-def decode(bodies: Sequence[Body], wanted: Sequence[str], first_offset: int, next_offset: int) -> Columns:
-    """The wanted columns, and always the offsets, of the records from `first_offset` to `next_offset`."""
-    rows: dict[str, list[object]] = {name: [] for name in TYPES}
-    for body in bodies:
-        try:
-            _read_body(body, rows, first_offset, next_offset)
-        except (IndexError, varint.BadVarint):
-            raise CorruptData(
-                f"the records of the batch at offset {body.base_offset} end too early"
-            ) from None
-    return {
-        name: pa.array(rows[name], type=kind)
-        for name, kind in TYPES.items()
-        if name in wanted or name == "offset"
-    }
+@cache
+def decoder() -> Decoder:
+    if os.environ.get("MOLDAU_FALLBACKS", "") not in ("", "0"):
+        return _plain()
+    try:
+        return _fast()
+    except ImportError as reason:
+        logger.warning("numba cannot be used (%s): records are decoded without it, some times slower", reason)
+        return _plain()
 
 
-def micros(timestamp_ms: int) -> int:
-    """What does not fit becomes the last moment that does."""
-    return max(-MICROS_MAX, min(MICROS_MAX, timestamp_ms * MICROS))
+def _plain() -> Decoder:
+    from moldau.spark.blocks import decode_plain
+
+    return decode_plain.decode
 
 
-def _read_body(body: Body, rows: dict[str, list[object]], first_offset: int, next_offset: int) -> None:
-    position = 0
-    for _ in range(body.record_count):
-        length, start = varint.decode(body.data, position)
-        stop = start + length
-        if length < 0 or stop > len(body.data):
-            raise CorruptData(f"a record in the batch at offset {body.base_offset} claims {length} bytes")
-        delta, position = varint.decode(body.data, start + 1, 10)
-        offset_delta, position = varint.decode(body.data, position)
-        key, position = _read_bytes(body, position, stop)
-        value, position = _read_bytes(body, position, stop)
-        headers, position = _read_headers(body, position, stop)
-        if position != stop:
-            raise CorruptData(
-                f"a record in the batch at offset {body.base_offset} does not end where it says"
-            )
-        offset = body.base_offset + offset_delta
-        if first_offset <= offset < next_offset:
-            created = body.append_time is None
-            timestamp = body.base_timestamp + delta if body.append_time is None else body.append_time
-            rows["key"].append(key)
-            rows["value"].append(value)
-            rows["offset"].append(offset)
-            rows["timestamp"].append(micros(timestamp))
-            rows["timestampType"].append(CREATE_TIME if created else LOG_APPEND_TIME)
-            rows["headers"].append(headers)
-    if position != len(body.data):
-        raise CorruptData(f"bytes are left after the last record of the batch at offset {body.base_offset}")
+def _fast() -> Decoder:
+    import numba
+
+    try:
+        from moldau.spark.blocks import decode_fast
+    except RuntimeError:  # no folder that it could cache in
+        numba.config.CACHE_DIR = own_folder()
+        from moldau.spark.blocks import decode_fast
+    return decode_fast.decode
 
 
-def _read_bytes(body: Body, position: int, stop: int) -> tuple[bytes | None, int]:
-    length, position = varint.decode(body.data, position)
-    if length < 0:
-        return None, position
-    if length > stop - position:
-        raise CorruptData(f"a field in the batch at offset {body.base_offset} reaches beyond its record")
-    return bytes(body.data[position : position + length]), position + length
+def own_folder() -> str:
+    """A folder that only this user can write to, the same one in every process where that can be had.
 
-
-def _read_headers(body: Body, position: int, stop: int) -> tuple[list[dict[str, object]] | None, int]:
-    """None where there are none, as in Spark's connector. Names that are no UTF-8 are mended as Java mends them."""
-    count, position = varint.decode(body.data, position)
-    if not 0 <= count <= stop - position:
-        raise CorruptData(f"a record in the batch at offset {body.base_offset} claims {count} headers")
-    found: list[dict[str, object]] = []
-    for _ in range(count):
-        name, position = _read_bytes(body, position, stop)
-        content, position = _read_bytes(body, position, stop)
-        if name is None:
-            raise CorruptData(f"a header in the batch at offset {body.base_offset} has no name")
-        found.append({"key": name.decode("utf-8", "replace"), "value": content})
-    return found or None, position
+    What is in it gets executed: one that somebody else has made is not used.
+    """
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    path = os.path.join(tempfile.gettempdir(), f"moldau-numba-{user}")
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        found = os.lstat(path)
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != user or found.st_mode & 0o022:
+            return tempfile.mkdtemp(prefix="moldau-numba-")
+    return path

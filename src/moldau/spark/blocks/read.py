@@ -8,8 +8,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from moldau.spark.blocks.batches import blocks
-from moldau.spark.blocks.decode import TYPES, Columns, decode
+from moldau.spark.blocks.batches import Blocks
+from moldau.spark.blocks.columns import TYPES, Columns
+from moldau.spark.blocks.decode import decoder
 from moldau.spark.blocks.errors import CorruptData, DataLoss, UnsupportedFormat
 from moldau.spark.blocks.fetching import Fetcher
 from moldau.spark.blocks.settings import ReadSettings, Split
@@ -18,7 +19,6 @@ logger = logging.getLogger("moldau.spark")
 
 ROWS_MAX: Final = 65_536
 """Of one record batch."""
-CONSTANT: Final = {"topic": pa.string(), "partition": pa.int32()}
 
 
 def read_split(settings: ReadSettings, split: Split) -> Iterator[pa.RecordBatch]:
@@ -26,12 +26,12 @@ def read_split(settings: ReadSettings, split: Split) -> Iterator[pa.RecordBatch]
 
     ReadFailed, or one of its kinds, where it cannot be read. With `fail_on_data_loss` off, what is gone is skipped.
     """
-    rows = Rows(settings.schema, split)
+    rows, blocks, decode = Rows(settings.schema, split), Blocks(), decoder()
     try:
         for fetched in Fetcher(settings, split).fetch():
             records, aborted = fetched.answer.records, fetched.answer.aborted
-            for bodies in blocks(records, fetched.found, aborted):
-                columns = decode(bodies, settings.schema.names, fetched.first_offset, split.next_offset)
+            for block in blocks.of(records, fetched.found, aborted):
+                columns = decode(block, settings.schema.names, fetched.first_offset, split.next_offset)
                 yield from rows.batches(columns)
     except (CorruptData, UnsupportedFormat) as reason:
         raise type(reason)(f"reading {split}: {reason}.") from None
@@ -46,7 +46,7 @@ class Rows:
 
     def __init__(self, schema: pa.Schema, split: Split) -> None:
         for field in schema:
-            expected = {**TYPES, **CONSTANT}.get(field.name)
+            expected = TYPES.get(field.name)
             if expected is None:
                 raise ValueError(f"records have no column {field.name!r}")
             if field.type != expected:

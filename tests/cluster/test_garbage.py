@@ -11,11 +11,12 @@ import socket
 import struct
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
 
 from cluster.support import create_topic, wait_until
 from golden import store
@@ -87,6 +88,35 @@ def test_no_kind_of_request_leaves_garbage(server: UncollectedServer) -> None:
             except TimeoutError:
                 pass  # it waits for other members, or gets no answer: its client goes away
     assert server.garbage() == {}
+
+
+def test_the_disk_has_the_room_of_a_deleted_topic_back(tmp_path: Path) -> None:
+    with UncollectedServer(tmp_path / "broker", {"log.segment.delete.delay.ms": 0}) as server:
+        create_topic(server.bootstrap_servers, TOPIC, 2, segment_bytes="1048576")
+        before = open_files(server.pid)
+        transactional = Producer({"bootstrap.servers": server.bootstrap_servers, "transactional.id": "id"})
+        transactional.init_transactions(PATIENCE_S)
+        for number in range(MESSAGES):  # of 50 KB: a few segments, with indexes of aborted transactions
+            transactional.begin_transaction()
+            transactional.produce(TOPIC, b"x" * 50_000, partition=number % 2)
+            transactional.flush(PATIENCE_S)
+            transactional.abort_transaction(PATIENCE_S)
+        assert len([path for path in open_files(server.pid) - before if f"/{TOPIC}-" in path]) > 6
+        admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
+        admin.delete_topics([TOPIC])[TOPIC].result(PATIENCE_S)
+        wait_until(
+            lambda: not [path for path in open_files(server.pid) if f"/{TOPIC}-" in path],
+            PATIENCE_S,
+            what="the files of the deleted topic to be closed",
+        )
+
+
+def open_files(pid: int) -> set[str]:
+    paths = set()
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):  # closed meanwhile
+            paths.add(str(descriptor.readlink()))
+    return paths
 
 
 @contextmanager

@@ -78,6 +78,10 @@ class Index:
         if self._file is not None:
             self._file.path = path
 
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
     def append(self, first: int, second: int) -> None:
         self._pending += self.entry.pack(first, second)
         self.count += 1

@@ -563,6 +563,10 @@ class Log:
         self._on_failure = self._on_error = None
         self.fail(self._closed())
 
+    def close_files(self) -> None:
+        self.segments.close()
+        self.producing.aborted.close()
+
     def _closed(self) -> OSError:
         return FileNotFoundError(errno.ENOENT, "the log is closed", self.folder)
 

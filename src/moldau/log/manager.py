@@ -248,7 +248,7 @@ class LogManager:
             ) as error:  # of a folder that failed: its next start finds out that the topic is gone
                 logger.warning("%s could not be removed: %s", source, error)
                 return
-            self.remove_later(folder, target, log.config.file_delete_delay_ms)
+            self.remove_later(folder, target, log.config.file_delete_delay_ms, log)
 
         log.when_quiet(leave)
 
@@ -280,13 +280,21 @@ class LogManager:
                 with suppress(OSError):  # the folder's error is noted; `create` does without the folder
                     await self.write_checkpoints_in(folder)
 
-    def remove_later(self, folder: DataFolder, path: str, delay_ms: int) -> None:
-        """Remove a log's folder, when whoever reads its files has had time to finish."""
+    def remove_later(self, folder: DataFolder, path: str, delay_ms: int, log: Log | None = None) -> None:
+        """Remove a log's folder, when whoever reads its files has had time to finish.
+
+        The files of a `log` are closed before: the disk has their room again only when nobody has them open.
+        """
         tasks = self._runtime.tasks
+
+        def close_and_remove() -> None:
+            if log is not None:
+                log.close_files()
+            folder.remove_tree(path)
 
         async def remove() -> None:
             await tasks.sleep(delay_ms / 1000)
-            await tasks.in_thread(folder.remove_tree, path)
+            await tasks.in_thread(close_and_remove)
 
         tasks.spawn(remove(), name=f"remove {path}")
 

@@ -222,7 +222,7 @@ class Moves:
             except OSError as error:  # of a folder that failed
                 logger.warning("%s could not be removed: %s", source, error)
                 return
-            self._manager.remove_later(target, path, 0)
+            self._manager.remove_later(target, path, 0, copy)
 
         copy.when_quiet(leave)
 

@@ -355,6 +355,13 @@ class Segment:
             self._disk.rename(self.path + names.LOG, target)
         return [path.rsplit("/", 1)[-1] for path in (*gone, target)]
 
+    def close(self) -> None:
+        """Its files are open no more."""
+        if self._log is not None:
+            self._log.close()
+        self.offsets.close()
+        self.times.close()
+
     def sync(self) -> None:
         """fsync of everything. Blocks."""
         self.log.sync()

@@ -54,6 +54,13 @@ class Segments:
         for base_offset, file in (self._held or {}).items():
             file.path = f"{folder}/{names.file_name(base_offset, names.LOG)}"
 
+    def close(self) -> None:
+        """No file is open any more. The log is of no use after that."""
+        for segment in (*self._closed.values(), self.active):
+            segment.close()
+        for file in list((self._held or {}).values()):
+            file.close()
+
     @property
     def bases(self) -> list[int]:
         return self._bases.tolist()

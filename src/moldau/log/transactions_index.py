@@ -66,6 +66,10 @@ class AbortedIndexes:
         entries = (entry for base in self._bases for entry in self._entries(base, 0, read_waiting))
         return [entry for entry in entries if entry.first_offset < end_offset]
 
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+
     def append(self, base_offset: int, aborted: Aborted) -> None:
         """The segment's marker has aborted a transaction. OSError: the entry counts, and is written by `drain`."""
         if base_offset not in self._bases:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from moldau.bench.spark_connector import connector_jars
 from moldau.spark.session import Unavailable, new_session, require_spark
 from needs import missing
 
@@ -32,21 +33,49 @@ def requires_spark() -> None:
         missing(str(reason))
 
 
+def settings_of_tests(folder: Path) -> dict[str, str]:
+    return {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.default.parallelism": "2",
+        "spark.driver.memory": "1g",
+        "spark.log.level": "ERROR",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.streaming.pollingDelay": "10ms",
+    }
+
+
 @pytest.fixture(scope="module")
 def spark(requires_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    folder = tmp_path_factory.mktemp("spark")
-    session = new_session(
-        "moldau-tests",
-        "local[2,4]",
-        {
-            "spark.sql.shuffle.partitions": "2",
-            "spark.default.parallelism": "2",
-            "spark.driver.memory": "1g",
-            "spark.log.level": "ERROR",
-            "spark.sql.warehouse.dir": str(folder / "warehouse"),
-            "spark.local.dir": str(folder / "local"),
-            "spark.sql.streaming.pollingDelay": "10ms",
-        },
-    )
+    session = new_session("moldau-tests", "local[2,4]", settings_of_tests(tmp_path_factory.mktemp("spark")))
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def spark_with_connector(
+    requires_spark: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
+    """With Spark's own Kafka connector, `format("kafka")`, in a JVM of its own: jars are taken at its start only."""
+    try:
+        jars = {"spark.jars": connector_jars()}
+    except Unavailable as reason:
+        missing(str(reason))
+    end_jvm()
+    settings = settings_of_tests(tmp_path_factory.mktemp("spark"))
+    session = new_session("moldau-tests", "local[2,4]", settings | jars)
+    yield session
+    session.stop()
+    end_jvm()
+
+
+def end_jvm() -> None:
+    """The JVM outlives its sessions; the next one starts another."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(60)
+        SparkContext._gateway = SparkContext._jvm = None

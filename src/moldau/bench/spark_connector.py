@@ -1,7 +1,7 @@
 """Spark's own Kafka connector from its published jars: the measure of ours, in tests and benchmarks.
 
-The jars are fetched once into the cache of `apache_kafka`, each alone: what they need besides is in PySpark. No version of it
-is published for PySpark 4.3.0; these are the newest that are, and they run there (batch, streaming, Real-Time Mode).
+The jars are fetched once into the cache of `apache_kafka`, each alone: what they need besides is in PySpark. No version
+of it is published for PySpark 4.3.0; these are the newest that are, and they run there.
 """
 
 from __future__ import annotations

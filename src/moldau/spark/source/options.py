@@ -29,7 +29,6 @@ from moldau.spark.source.offsets import (
     EARLIEST,
     LATEST,
     TopicPartition,
-    listed,
     parse_offsets,
     parse_partitions,
     parse_timestamps,
@@ -230,7 +229,8 @@ def _check_order(starting: Limit | None, ending: Limit | None) -> None:
     if first.keys() != last.keys():
         raise OptionError(
             "The specified start offset and end offset should have the same topic-partitions. Topic-partitions for "
-            f"start offset: {listed(first)}, topic-partitions for end offset: {listed(last)}."
+            f"start offset: {', '.join(map(str, sorted(first)))}, topic-partitions for end offset: "
+            f"{', '.join(map(str, sorted(last)))}."
         )
     for partition, offset in first.items():
         if 0 <= last[partition] < offset:

@@ -163,7 +163,7 @@ def test_the_brokers_must_be_named() -> None:
         (
             {"startingOffsets": '{"t":{"0":7}}', "endingOffsets": '{"t":{"1":5}}'},
             "The specified start offset and end offset should have the same topic-partitions. Topic-partitions for "
-            "start offset: Set(t-0), topic-partitions for end offset: Set(t-1).",
+            "start offset: t-0, topic-partitions for end offset: t-1.",
         ),
         (
             {"startingOffsetsByTimestamp": '{"t":{"0":7}}', "endingOffsetsByTimestamp": '{"t":{"0":5}}'},

@@ -17,6 +17,7 @@ from moldau.spark.source.rows import check_schema, row_schema
 
 if TYPE_CHECKING:
     from moldau.spark.source.readers import BatchReader, StreamReader
+    from moldau.spark.topic_sink.writers import TopicBatchWriter, TopicStreamWriter
 
 
 class MoldauDataSource(DataSource):
@@ -41,3 +42,13 @@ class MoldauDataSource(DataSource):
 
         check_schema(schema)
         return StreamReader(parse_options(self.options, is_stream=True), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> TopicBatchWriter:
+        from moldau.spark.topic_sink.writers import TopicBatchWriter
+
+        return TopicBatchWriter(schema, self.options, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> TopicStreamWriter:
+        from moldau.spark.topic_sink.writers import TopicStreamWriter
+
+        return TopicStreamWriter(schema, self.options, overwrite)

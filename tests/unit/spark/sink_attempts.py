@@ -1,6 +1,6 @@
 """Attempts of exactly-once tasks as Spark would start them, without Spark; and what readers of the topic see.
 
-As a program it is one attempt in a process of its own: `sink_attempts.py SERVERS VERSION FIRST LAST [STEP]` kills
+As a program it is one attempt in a process of its own: `sink_attempts.py SERVERS TOPIC VERSION FIRST LAST [STEP]` kills
 itself with -9 when it has reached that step.
 """
 
@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
@@ -18,7 +19,8 @@ from moldau.spark.topic_sink.columns import Rows
 from moldau.spark.topic_sink.exactly_once import ExactlyOnceTask, TaskIdentity, Written
 from moldau.spark.topic_sink.options import SinkOptions
 
-TOPIC = "out"
+Reached = Callable[[str], None]
+
 STEPS = (
     "begin",
     "marker read",
@@ -29,39 +31,66 @@ STEPS = (
     "marked",
     "committed",
 )
-
-
-def sink_options(servers: str, **more: str) -> SinkOptions:
-    options = {"kafka.bootstrap.servers": servers, "topic": TOPIC, "exactlyOnce": "true"}
-    return SinkOptions.of(
-        options | {name.replace("_", "."): value for name, value in more.items()}, streaming=True
-    )
+APPLICATION = "query"
 
 
 def values(first: int, last: int) -> list[bytes]:
     return [b"%d" % number for number in range(first, last + 1)]
 
 
-def batches(rows: list[bytes], size: int = 10) -> Iterator[Rows]:
-    for start in range(0, len(rows), size):
-        yield Rows(TOPIC, None, list(rows[start : start + size]), None, None)
+def nothing(step: str) -> None:
+    pass
 
 
-def attempt(
-    options: SinkOptions,
-    version: int,
-    rows: list[bytes],
-    reached: Callable[[str], None] = lambda step: None,
-    *,
-    application: str = "query",
-    partition: int = 0,
-) -> Written:
-    return ExactlyOnceTask(options, TaskIdentity(application, version, partition), reached).write(
-        batches(rows)
-    )
+@dataclass(frozen=True)
+class Sink:
+    """A topic that tasks write to."""
+
+    servers: str
+    topic: str
+
+    def options(self, **more: str) -> SinkOptions:
+        options = {"kafka.bootstrap.servers": self.servers, "topic": self.topic, "exactlyOnce": "true"}
+        return SinkOptions.of(
+            options | {name.replace("_", "."): value for name, value in more.items()}, streaming=True
+        )
+
+    def batches(self, rows: list[bytes], size: int = 10) -> Iterator[Rows]:
+        for start in range(0, len(rows), size):
+            yield Rows(self.topic, None, list(rows[start : start + size]), None, None)
+
+    def attempt(
+        self,
+        version: int,
+        rows: list[bytes],
+        reached: Reached = nothing,
+        *,
+        options: SinkOptions | None = None,
+        application: str = APPLICATION,
+        partition: int = 0,
+    ) -> Written:
+        identity = TaskIdentity(application, version, partition)
+        return ExactlyOnceTask(options or self.options(), identity, reached).write(self.batches(rows))
+
+    def in_a_process(self, version: int, first: int, last: int, step: str = "") -> int:
+        """The attempt's exit code: -9 where it was killed."""
+        command = [
+            sys.executable,
+            __file__,
+            self.servers,
+            self.topic,
+            str(version),
+            str(first),
+            str(last),
+            step,
+        ]
+        return subprocess.run(command, timeout=120, check=False).returncode
+
+    def committed(self) -> list[bytes]:
+        return sorted(committed(self.servers, self.topic))
 
 
-def committed(servers: str, topic: str = TOPIC) -> list[bytes]:
+def committed(servers: str, topic: str) -> list[bytes]:
     """What a reader with read_committed finds, up to where the topic ends for it now."""
     reader = Consumer(
         {
@@ -72,37 +101,33 @@ def committed(servers: str, topic: str = TOPIC) -> list[bytes]:
             "auto.offset.reset": "earliest",
         }
     )
-    places = [
-        TopicPartition(topic, index, 0) for index in reader.list_topics(topic, 30).topics[topic].partitions
-    ]
-    reader.assign(places)
-    found, ended = [], 0
-    while ended < len(places):
-        message = reader.poll(30)
-        assert message is not None, "the topic's end was not reached within 30 s"
+    partitions = reader.list_topics(topic, 30).topics[topic].partitions
+    reader.assign([TopicPartition(topic, index, 0) for index in partitions])
+    found, ended = [], set()
+    while len(ended) < len(partitions):
+        message = reader.poll(60)
+        assert message is not None, "the topic's end was not reached within 60 s"
         if message.error() is None:
             found.append(message.value())
+        elif message.error().code() == KafkaError._PARTITION_EOF:
+            ended.add(message.partition())
         else:
-            assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
-            ended += 1
+            assert message.error().retriable() or message.error().code() in PASSING, message.error()
     reader.close()
     return found
 
 
-def in_a_process(servers: str, version: int, first: int, last: int, step: str = "") -> int:
-    """The attempt's exit code: -9 where it was killed."""
-    command = [sys.executable, __file__, servers, str(version), str(first), str(last), step]
-    return subprocess.run(command, timeout=120, check=False).returncode
+PASSING = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)
 
 
 def main() -> None:
-    servers, version, first, last, step = sys.argv[1:]
+    servers, topic, version, first, last, step = sys.argv[1:]
 
     def reached(now: str) -> None:
         if now == step:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    attempt(sink_options(servers), int(version), values(int(first), int(last)), reached)
+    Sink(servers, topic).attempt(int(version), values(int(first), int(last)), reached)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ BATCH_PROPERTY = "streaming.sql.batchId"
 OUTLETS: Kept[Outlet] = Kept(kept_max=4)
 
 
-class RowsWritten(WriterCommitMessage):  # type: ignore[misc]
+class RowsWritten(WriterCommitMessage):
     def __init__(self, partition: int, rows: int, replayed: bool) -> None:
         self.partition = partition
         self.rows = rows
@@ -83,7 +83,7 @@ def write_at_least_once(options: SinkOptions, batches: Iterator[Rows]) -> int:
     return count
 
 
-class TopicBatchWriter(TopicWriter, DataSourceArrowWriter):  # type: ignore[misc]
+class TopicBatchWriter(TopicWriter, DataSourceArrowWriter):
     def __init__(self, schema: StructType, options: Mapping[str, str], overwrite: bool) -> None:
         if overwrite:
             raise ValueError("Save mode Overwrite not allowed for Kafka. The allowed save mode is Append.")
@@ -94,7 +94,7 @@ class TopicBatchWriter(TopicWriter, DataSourceArrowWriter):  # type: ignore[misc
         return TaskIdentity(self.options.application, self.options.version, task_context().partitionId())
 
 
-class TopicStreamWriter(TopicWriter, DataSourceStreamArrowWriter):  # type: ignore[misc]
+class TopicStreamWriter(TopicWriter, DataSourceStreamArrowWriter):
     def __init__(self, schema: StructType, options: Mapping[str, str], overwrite: bool) -> None:
         super().__init__(schema, options, streaming=True)
 

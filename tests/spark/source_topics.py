@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from confluent_kafka import Producer
+from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 TIMEOUT_S = 60.0
@@ -28,6 +29,11 @@ class Topics:
 
     def add_partitions(self, name: str, total: int) -> None:
         self.admin.create_partitions([NewPartitions(name, total)])[name].result(TIMEOUT_S)
+
+    def trim(self, name: str, partition: int, before_offset: int) -> None:
+        """Delete the records before an offset, as retention does."""
+        (done,) = self.admin.delete_records([ClientPartition(name, partition, before_offset)]).values()
+        done.result(TIMEOUT_S)
 
     def fill(
         self,

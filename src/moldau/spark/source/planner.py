@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.spark.source.cluster import Topics
@@ -66,6 +66,7 @@ class Planner:
         self._now = now
         self._sleep = sleep
         self._initial: Stored | None = None
+        self._is_first_batch = False
         self._frozen: tuple[Topics, Offsets] | None = None
         self._latest: Position | None = None
         self._triggered_at: float | None = None
@@ -74,12 +75,17 @@ class Planner:
     def initial(self) -> Stored:
         """Where the first batch begins; the same one for the life of this process."""
         if self._initial is None:
-            topics = self._cluster.topics()
-            starting = self._options.starting or Latest()
+            topics = self._frozen[0] if self._frozen else self._cluster.topics()
             offsets = resolve(
-                starting, self._cluster, topics.partitions, is_start=True, group=self._options.progress_group
+                self._options.starting or Latest(),
+                self._cluster,
+                topics.partitions,
+                is_start=True,
+                group=self._options.progress_group,
+                latest=self._latest_of,
             )
             self._initial = write_position(Position(offsets, dict(topics.ids)))
+            self._is_first_batch = True
         return self._initial
 
     def freeze(self) -> None:
@@ -106,6 +112,7 @@ class Planner:
 
     def ranges(self, stored_start: Stored, stored_end: Stored) -> tuple[list[OffsetRange], Position]:
         """The tasks' ranges, and the position that they lead to."""
+        self._is_first_batch = False
         start, end = read_position(stored_start), read_position(stored_end)
         first = start.offsets | end.first_offsets
         unknown = [each for each in end.offsets if each not in first]
@@ -125,6 +132,12 @@ class Planner:
                 )
         return cut(ranges, self._options.min_partitions, self._options.max_records_per_partition), end
 
+    def _latest_of(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Trigger.AvailableNow never starts after its end."""
+        if self._frozen is None:
+            return self._cluster.latest(partitions)
+        return {each: self._frozen[1][each] for each in partitions}
+
     def _next_position(self, stored: Stored, start: Position, is_limited: bool) -> Position | None:
         topics, latest = self._frozen or self._ask(start)
         recreated = self._recreated(start, topics)
@@ -133,7 +146,7 @@ class Planner:
         self._latest = Position(latest, dict(topics.ids))
         first = known | first_of_new
         wanted = self._limited(first, latest) if is_limited else latest
-        is_first_batch = stored == self._initial
+        is_first_batch = self._is_first_batch and stored == self._initial
         if wanted is None or (wanted == start.offsets and not first_of_new and not is_first_batch):
             self._idle = Idle(stored, None if wanted is None else latest, self._now(), self._now())
             return None

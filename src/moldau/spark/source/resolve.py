@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from moldau.spark.source.cluster import Cluster
@@ -19,6 +19,7 @@ from moldau.spark.source.limits import (
 )
 from moldau.spark.source.offsets import EARLIEST, LATEST, Offsets, TopicPartition, listed
 
+Latests = Callable[[Iterable[TopicPartition]], Offsets]
 NO_RECORD: Final = -1
 """What brokers answer where no record is as young as a timestamp."""
 
@@ -30,28 +31,35 @@ def resolve(
     *,
     is_start: bool,
     group: str | None,
+    latest: Latests | None = None,
 ) -> Offsets:
+    """`latest` says where the partitions end, if it is not to be asked for."""
+    latest = latest or cluster.latest
     match limit:
         case Earliest():
             return cluster.earliest(partitions)
         case Latest():
-            return cluster.latest(partitions)
+            return latest(partitions)
         case Group():
             assert group is not None
             committed = cluster.committed(group, partitions)
             return cluster.earliest(partitions - committed.keys()) | committed
         case SpecificOffsets(offsets):
             _check_all_are_given(offsets, partitions)
-            return _late_ones(offsets, cluster)
+            return _late_ones(offsets, cluster, latest)
         case SpecificTimestamps(timestamps_ms, no_match):
             _check_times_are_given(timestamps_ms, partitions, is_start)
-            return _at_times(timestamps_ms, no_match, cluster, is_start)
+            return _at_times(timestamps_ms, no_match, cluster, is_start, latest)
         case Timestamp(timestamp_ms, no_match):
-            return _at_times(dict.fromkeys(partitions, timestamp_ms), no_match, cluster, is_start)
+            return _at_times(dict.fromkeys(partitions, timestamp_ms), no_match, cluster, is_start, latest)
 
 
 def _at_times(
-    timestamps_ms: Mapping[TopicPartition, int], no_match: NoMatch, cluster: Cluster, is_start: bool
+    timestamps_ms: Mapping[TopicPartition, int],
+    no_match: NoMatch,
+    cluster: Cluster,
+    is_start: bool,
+    latest: Latests,
 ) -> Offsets:
     found = cluster.at_times(timestamps_ms)
     for partition in sorted(found):
@@ -63,13 +71,13 @@ def _at_times(
                 f"{timestamps_ms[partition]}."
             )
         found[partition] = LATEST
-    return _late_ones(found, cluster)
+    return _late_ones(found, cluster, latest)
 
 
-def _late_ones(offsets: Offsets, cluster: Cluster) -> Offsets:
-    earliest = cluster.earliest([partition for partition, offset in offsets.items() if offset == EARLIEST])
-    latest = cluster.latest([partition for partition, offset in offsets.items() if offset == LATEST])
-    return offsets | earliest | latest
+def _late_ones(offsets: Offsets, cluster: Cluster, latest: Latests) -> Offsets:
+    firsts = cluster.earliest([partition for partition, offset in offsets.items() if offset == EARLIEST])
+    lasts = latest([partition for partition, offset in offsets.items() if offset == LATEST])
+    return offsets | firsts | lasts
 
 
 def _check_all_are_given(offsets: Offsets, partitions: frozenset[TopicPartition]) -> None:

@@ -107,6 +107,17 @@ def test_the_first_batch_is_written_down_even_where_there_is_nothing_to_read() -
     assert stage.latest(first) == first
 
 
+def test_a_query_that_comes_back_at_latest_has_no_batch_for_that() -> None:
+    stage = Stage()
+    end = stage.latest(stage.planner.initial())
+    stage.cluster.bounds = {A: (0, 20)}
+    stage.new_process()
+    stage.ranges(stage.planner.initial(), end)
+    following = stage.latest(end)
+    assert following == stage.planner.initial() == {"t": {"0": 20}} | MARK
+    assert stage.latest(following) == following
+
+
 def test_the_start_is_found_by_time_by_the_group_and_by_offset() -> None:
     stage = Stage(startingTimestamp="7")
     stage.cluster.times = {A: 3}
@@ -232,6 +243,15 @@ def test_available_now_ends_where_the_topic_ended() -> None:
     second = stage.latest(first)
     assert [first["t"], second["t"], stage.latest(second)["t"]] == [{"0": 4}, {"0": 6}, {"0": 6}]
     assert stage.client.flushes == 1, "the last progress is committed before the query ends"
+
+
+def test_available_now_never_starts_after_its_end() -> None:
+    stage = Stage(startingOffsets="latest")
+    stage.cluster.bounds = {A: (0, 6)}
+    stage.planner.freeze()
+    stage.cluster.bounds = {A: (0, 8)}
+    initial = stage.planner.initial()
+    assert stage.ranges(initial, stage.latest(initial)) == []
 
 
 def test_progress_is_what_the_last_batch_has_read() -> None:

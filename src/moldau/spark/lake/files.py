@@ -98,8 +98,8 @@ class TaskFiles:
             if partition.writer is not None:
                 try:
                     partition.writer.close()
-                except (OSError, pa.ArrowException):
-                    pass
+                except (OSError, RuntimeError, pa.ArrowException):
+                    partition.writer.is_open = False  # or it would try, and fail, once more when it is freed
         self._open.clear()
         for path in self._paths:
             try:
@@ -154,11 +154,12 @@ class TaskFiles:
     def _finish(self, partition: _Partition) -> None:
         """Close the file; the partition's next rows begin another."""
         self._flush(partition)
-        self._open.pop(partition.values, None)
-        writer, partition.writer = partition.writer, None
-        if writer is None:
+        if partition.writer is None:
+            self._open.pop(partition.values, None)
             return
-        writer.close()
+        partition.writer.close()
+        partition.writer = None
+        self._open.pop(partition.values, None)
         self._written.append(
             WrittenFile(
                 path=partition.path,

@@ -66,6 +66,11 @@ spark-setup: $(SPARK_STAMP) interop-setup  ## install what only the Spark tests 
 test-spark: spark-setup  ## the tests of the data source, the sinks and the pipelines alone
 	$(PYTEST) -n $(WORKERS) --dist loadfile tests/spark tests/unit/spark
 
+.PHONY: lake-rounds
+lake-rounds: spark-setup  ## kill what writes to the lake, at any step, ROUNDS=20 times (SEED=...)
+	ROUNDS=$(or $(ROUNDS),20) $(PYTEST) -s --timeout=0 --seed $(or $(SEED),$$(date +%s)) \
+	  tests/spark/test_lake_commits.py tests/spark/test_lake_faults.py tests/spark/test_lake_merge.py
+
 bench: setup interop-setup  ## Moldau and Apache Kafka side by side; writes docs/benchmarks.md
 	$(BIN)/python -m moldau.bench
 

@@ -11,7 +11,7 @@ from moldau.spark.lake.sink import Lake, LakeBatchWriter, LakeStreamWriter
 from moldau.spark.lake.source import LakeReader, LakeStreamReader, table_schema
 
 
-class MoldauLake(DataSource):  # type: ignore[misc]
+class MoldauLake(DataSource):
     lake = Lake
 
     @classmethod

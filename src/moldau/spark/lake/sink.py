@@ -32,7 +32,7 @@ BATCH_ID = "streaming.sql.batchId"
 
 
 @dataclass
-class Written(WriterCommitMessage):  # type: ignore[misc]
+class Written(WriterCommitMessage):
     """What a task tells the driver."""
 
     files: list[WrittenFile]
@@ -121,7 +121,7 @@ class Lake:
             table.abort(files, transaction if keep_once else None)
 
 
-class LakeStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
+class LakeStreamWriter(DataSourceStreamArrowWriter):
     """Spark makes one per batch to write with, and one more to commit with."""
 
     def __init__(self, lake: Lake) -> None:
@@ -147,7 +147,7 @@ class LakeStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         self.lake.abort(messages, _transaction(messages, batchId), keep_once=True)
 
 
-class LakeBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
+class LakeBatchWriter(DataSourceArrowWriter):
     """Made once per write, on the driver; the same object commits."""
 
     def __init__(self, lake: Lake) -> None:

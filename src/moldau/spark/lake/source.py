@@ -58,7 +58,7 @@ class LakeFile:
     size: int
 
 
-class FilesPartition(InputPartition):  # type: ignore[misc]
+class FilesPartition(InputPartition):
     def __init__(self, files: Sequence[LakeFile]) -> None:
         self.files = list(files)
 
@@ -163,7 +163,7 @@ def _row_batch(batch: Any, schema: Any, values: dict[str, str | None]) -> Any:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-class LakeReader(DataSourceReader):  # type: ignore[misc]
+class LakeReader(DataSourceReader):
     """A batch: all rows of one version."""
 
     def __init__(self, options: LakeOptions, schema: Any) -> None:
@@ -177,7 +177,7 @@ class LakeReader(DataSourceReader):  # type: ignore[misc]
         return read_files(partition.files, self.schema)
 
 
-class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream: a snapshot's files, then those of one version after another.
 
     Offset: `first`, where the query began (as a snapshot, where `snapshot`); `version` and `index`, the files of that

@@ -260,7 +260,7 @@ def test_a_batch_that_was_cut_off_is_left_for_the_next_answer() -> None:
 def test_headers_that_lie_are_errors() -> None:
     header = read_header(build_batch([Record(3, 0, None, None)]))
     lies: list[tuple[BatchHeader, str]] = [
-        (header._replace(last_offset_delta=-1), "claims -1 offsets"),
+        (header._replace(last_offset_delta=-1), "claims to end at 2"),
         (header._replace(base_offset=2**63 - 1), "claims"),
         (header._replace(count=-1), "claims -1 records"),
         (header._replace(count=2), "claims 2 records in 7 bytes"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,10 +10,16 @@ import pyarrow as pa
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from moldau.base.errors import ErrorCode
 from moldau.bench.raw import RawConnection, produce_request
 from moldau.spark.blocks.settings import ReadSettings, Split
 
 TIMEOUT_S = 60
+NOT_LED_YET = (
+    ErrorCode.unknown_topic_or_partition,
+    ErrorCode.not_leader_or_follower,
+    ErrorCode.leader_not_available,
+)
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 COLUMNS = {
     "key": pa.binary(),
@@ -62,11 +69,16 @@ def produce_values(
 
 
 def produce_batch(bootstrap: str, topic: str, batch: bytes, partition: int = 0) -> int:
-    """Append a batch as it is; its first offset."""
+    """Append a batch as it is; its first offset. A topic that was just made may not be led yet."""
+    deadline = time.monotonic() + TIMEOUT_S
     with RawConnection(bootstrap) as connection:
-        answer = connection.ask(produce_request(topic, partition, batch))
-    outcome = answer.responses[0].partition_responses[0]
-    assert outcome.error_code == 0, outcome
+        while True:
+            answer = connection.ask(produce_request(topic, partition, batch))
+            outcome = answer.responses[0].partition_responses[0]
+            if outcome.error_code not in NOT_LED_YET or time.monotonic() > deadline:
+                break
+            time.sleep(0.05)
+    assert outcome.error_code == ErrorCode.none, outcome
     return int(outcome.base_offset)
 
 

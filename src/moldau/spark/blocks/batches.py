@@ -15,8 +15,12 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
 
+from crc32c import crc32c
+
 from moldau.records.batch import (
+    CODEC_MASK,
     CONTROL,
+    CRC_START,
     HEADER,
     HEADER_BYTES,
     LENGTH_AND_BEFORE_BYTES,
@@ -25,7 +29,6 @@ from moldau.records.batch import (
     MAGIC,
     MAGIC_POSITION,
     BatchHeader,
-    crc_of,
 )
 from moldau.records.compression import Codec, DecompressionRefused
 from moldau.records.record import RECORD_BYTES_MIN, BadRecord, read_records
@@ -36,16 +39,16 @@ BLOCK_BYTES_MAX: Final = 16 * 1024 * 1024
 """Unfolded batches are decoded together up to here: a small answer may unfold to gigabytes."""
 OFFSET_MAX: Final = 2**63 - 2
 ABORT: Final = 0
+LENGTH_FIELD, MAGIC_FIELD, CRC_FIELD, ATTRIBUTES_FIELD, LAST_DELTA_FIELD = (
+    BatchHeader._fields.index(name) for name in ("length", "magic", "crc", "attributes", "last_offset_delta")
+)
+"""Found by position in the loops over batches, where a name takes twice as long: a batch may have 16 records only."""
 _OFFSET_AND_LENGTH: Final = Struct(">qi")
 _CONTROL_KEY: Final = Struct(">hh")  # version, type
 
 
-class Found(NamedTuple):
-    """A whole batch in an answer."""
-
-    start: int
-    stop: int
-    header: BatchHeader
+Found = tuple[int, int, BatchHeader]
+"""Where a whole batch begins and ends in an answer, and its header."""
 
 
 class Body(NamedTuple):
@@ -89,32 +92,39 @@ class Scanned:
 def scan(records: memoryview, position: int, next_offset: int) -> Scanned:
     """The whole batches that reach into the offsets from `position` to `next_offset`."""
     found: list[Found] = []
+    unpack, make = HEADER.unpack_from, BatchHeader._make
     start, size = 0, len(records)
-    while start + LENGTH_AND_BEFORE_BYTES <= size and position < next_offset:
-        base_offset, length = _OFFSET_AND_LENGTH.unpack_from(records, start)
-        stop = start + LENGTH_AND_BEFORE_BYTES + length
-        if start + MAGIC_POSITION < size and records[start + MAGIC_POSITION] != MAGIC:
-            raise UnsupportedFormat(
-                f"records at offset {base_offset} are in format v{records[start + MAGIC_POSITION]}: this reader knows "
-                "v2, which Kafka writes since 0.11. Copy the topic to a new one, or read it with `format('kafka')`."
-            )
-        if length < LENGTH_MIN:
-            raise CorruptData(f"the batch at offset {base_offset} claims {length} bytes")
+    while size - start >= HEADER_BYTES and position < next_offset:
+        header = make(unpack(records, start))
+        if header[MAGIC_FIELD] != MAGIC or header[LENGTH_FIELD] < LENGTH_MIN:
+            break
+        stop = start + header[LENGTH_FIELD] + LENGTH_AND_BEFORE_BYTES
         if stop > size:
-            return Scanned(found, position, 0 if found else stop - size)
-        header = BatchHeader._make(HEADER.unpack_from(records, start))
-        if header.last_offset_delta < 0 or not 0 <= base_offset <= OFFSET_MAX - header.last_offset_delta:
-            raise CorruptData(
-                f"the batch at offset {base_offset} claims {header.last_offset_delta} offsets more"
-            )
+            break
+        base_offset, last_offset = header[0], header[0] + header[LAST_DELTA_FIELD]
+        if not 0 <= base_offset <= last_offset <= OFFSET_MAX:
+            raise CorruptData(f"the batch at offset {base_offset} claims to end at {last_offset}")
+        if last_offset >= position:  # a broker sends whole index entries: the first batches may be too old
+            found.append((start, stop, header))
+            position = last_offset + 1
         start = stop
-        if (
-            header.last_offset < position
-        ):  # a broker sends whole index entries, the first batches may be too old
-            continue
-        found.append(Found(stop - header.size, stop, header))
-        position = header.last_offset + 1
-    return Scanned(found, position, 0)
+    missing = _missing(records[start:]) if position < next_offset else 0
+    return Scanned(found, position, 0 if found else missing)
+
+
+def _missing(rest: memoryview) -> int:
+    """How many bytes the batch lacks that was cut off; what is no batch of this format is an error."""
+    if len(rest) <= MAGIC_POSITION:
+        return HEADER_BYTES if rest else 0
+    base_offset, length = _OFFSET_AND_LENGTH.unpack_from(rest)
+    if rest[MAGIC_POSITION] != MAGIC:
+        raise UnsupportedFormat(
+            f"records at offset {base_offset} are in format v{rest[MAGIC_POSITION]}: this reader knows "
+            "v2, which Kafka writes since 0.11. Copy the topic to a new one, or read it with `format('kafka')`."
+        )
+    if length < LENGTH_MIN:
+        raise CorruptData(f"the batch at offset {base_offset} claims {length} bytes")
+    return int(length) + LENGTH_AND_BEFORE_BYTES - len(rest)
 
 
 class Transactions:
@@ -124,6 +134,9 @@ class Transactions:
         self._to_come = [(first_offset, producer_id) for producer_id, first_offset in aborted]
         heapify(self._to_come)
         self._open: set[int] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._to_come or self._open)
 
     def hides(self, header: BatchHeader) -> bool:
         while self._to_come and self._to_come[0][0] <= header.last_offset:
@@ -145,24 +158,28 @@ class Blocks:
         self, records: memoryview, found: Sequence[Found], aborted: Sequence[tuple[int, int]]
     ) -> Iterator[Block]:
         """The visible records. CorruptData, UnsupportedFormat for what cannot be read."""
+        if self._check_crc:
+            check_sums(records, found)
         visible = self._visible(records, found, Transactions(aborted))
-        for codec_id, batches in groupby(visible, lambda batch: batch.header.codec_id):
+        for codec_id, batches in groupby(visible, _codec_of):
             make = self._unfold if codec_id else _as_they_are
             yield from make(records, codec_id, batches)
 
     def _visible(
         self, records: memoryview, found: Sequence[Found], transactions: Transactions
-    ) -> Iterator[Found]:
+    ) -> Sequence[Found]:
+        if not transactions and not any(header[ATTRIBUTES_FIELD] & CONTROL for _, _, header in found):
+            return found
+        visible = []
         for batch in found:
             start, stop, header = batch
-            if self._check_crc and crc_of(records, start, stop) != header.crc:
-                raise CorruptData(f"the checksum of the batch at offset {header.base_offset} is wrong")
             hidden = transactions.hides(header)
             if header.attributes & CONTROL:
                 if header.is_transactional and _ends_in_abort(records[start:stop]):
                     transactions.end(header.producer_id)
-            elif not hidden and header.count:  # compaction may leave a batch without records
-                yield batch
+            elif not hidden:
+                visible.append(batch)
+        return visible
 
     def _unfold(self, records: memoryview, codec_id: int, batches: Iterable[Found]) -> Iterator[Block]:
         try:
@@ -188,25 +205,26 @@ class Blocks:
             yield Block(unfolded.data, bodies)
 
 
+def check_sums(records: memoryview, found: Sequence[Found]) -> None:
+    for start, stop, header in found:
+        if crc32c(records[start + CRC_START : stop]) != header[CRC_FIELD]:
+            raise CorruptData(f"the checksum of the batch at offset {header.base_offset} is wrong")
+
+
+def _codec_of(batch: Found) -> int:
+    return batch[2][ATTRIBUTES_FIELD] & CODEC_MASK
+
+
 def _as_they_are(records: memoryview, _: int, batches: Iterable[Found]) -> Iterator[Block]:
     yield Block(records, [_body(start + HEADER_BYTES, stop, header) for start, stop, header in batches])
 
 
 def _body(start: int, stop: int, header: BatchHeader) -> Body:
-    if not 0 <= header.count <= (stop - start) // RECORD_BYTES_MIN:
-        raise CorruptData(
-            f"the batch at offset {header.base_offset} claims {header.count} records in {stop - start} bytes"
-        )
-    return Body(
-        start,
-        stop,
-        header.count,
-        header.base_offset,
-        header.last_offset_delta,
-        header.base_timestamp,
-        1 if header.attributes & LOG_APPEND_TIME else 0,
-        header.max_timestamp,
-    )
+    base_offset, _, _, _, _, attributes, last_delta, base_timestamp, max_timestamp, _, _, _, count = header
+    if not 0 <= count <= (stop - start) // RECORD_BYTES_MIN:
+        raise CorruptData(f"the batch at offset {base_offset} claims {count} records in {stop - start} bytes")
+    appended = 1 if attributes & LOG_APPEND_TIME else 0
+    return Body(start, stop, count, base_offset, last_delta, base_timestamp, appended, max_timestamp)
 
 
 def _ends_in_abort(batch: memoryview) -> bool:

@@ -13,13 +13,22 @@ import stat
 import tempfile
 from collections.abc import Callable, Collection
 from functools import cache
+from typing import Final
 
-from moldau.spark.blocks.batches import Block
+from moldau.spark.blocks.batches import Block, Body
 from moldau.spark.blocks.columns import Columns
 
 logger = logging.getLogger("moldau.spark")
 
 Decoder = Callable[[Block, Collection[str], int, int], Columns]
+
+SAMPLE: Final = (
+    Block(memoryview(bytearray(b"\x0c\x00\x00\x00\x01\x01\x00")), [Body(0, 7, 1, 0, 0, 0, 0, 0)]),
+    ("value",),
+    0,
+    1,
+)
+"""One record; the compiler works at the first call."""
 
 
 @cache
@@ -27,10 +36,12 @@ def decoder() -> Decoder:
     if os.environ.get("MOLDAU_FALLBACKS", "") not in ("", "0"):
         return _plain()
     try:
-        return _fast()
-    except ImportError as reason:
-        logger.warning("numba cannot be used (%s): records are decoded without it, some times slower", reason)
+        fast = _fast()
+        fast(*SAMPLE)
+    except Exception as reason:  # whatever it is that numba or its compiler lacks here
+        logger.warning("numba cannot be used (%r): records are decoded without it, some times slower", reason)
         return _plain()
+    return fast
 
 
 def _plain() -> Decoder:

@@ -30,8 +30,9 @@ def decode(block: Block, wanted: Collection[str], first_offset: int, next_offset
     flags = "key" in wanted, "value" in wanted, "headers" in wanted
     keys, values, lists = (_room(rows_max, size) if flag else _NOTHING for flag in flags)
     names, contents = (_room(size // HEADER_BYTES_MIN, size) if flags[2] else _NOTHING for _ in range(2))
-    rows, key_bytes, value_bytes, headers, bad = decode_batches(
-        data, table, first_offset, next_offset, flags, offsets, timestamps, kinds,
+    headers: Any = np.zeros(3, np.int64)
+    rows, key_bytes, value_bytes, bad = decode_batches(
+        data, table, first_offset, next_offset, flags, headers, offsets, timestamps, kinds,
         keys, values, (lists[0], lists[2]), names, contents,
     )  # fmt: skip
     if bad >= 0:

@@ -33,7 +33,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def compiled(function: Function) -> Function:
-    return njit(cache=True)(function)  # type: ignore[no-any-return]
+    """Without numba's atomic count of references, which else takes most of the time: nothing is allocated here."""
+    return njit(cache=True, _nrt=False)(function)  # type: ignore[no-any-return]
+
+
+def inlined(function: Function) -> Function:
+    return njit(cache=True, _nrt=False, inline="always")(function)  # type: ignore[no-any-return]
 
 
 def built_in(function: Function) -> Callable[..., Any]:
@@ -61,7 +66,7 @@ def _copy(typing_context: Any, target: Any, to: Any, source: Any, at: Any, lengt
     return types.void(target, types.int64, source, types.int64, types.int64), generate
 
 
-@compiled
+@inlined
 def _varint(data: Any, position: Any, stop: Any) -> Any:
     """A number of at most five bytes, and the position after it."""
     if position >= stop:
@@ -80,7 +85,7 @@ def _varint(data: Any, position: Any, stop: Any) -> Any:
     return 0, BEYOND
 
 
-@compiled
+@inlined
 def _varlong(data: Any, position: Any, stop: Any) -> Any:
     """A number of at most ten bytes, of which 64 bits count, and the position after it."""
     number = np.int64(0)
@@ -94,7 +99,7 @@ def _varlong(data: Any, position: Any, stop: Any) -> Any:
     return np.int64(0), BEYOND
 
 
-@compiled
+@inlined
 def _micros(millis: Any) -> Any:
     """What does not fit becomes the last moment that does."""
     if millis > MILLIS_MAX:
@@ -104,17 +109,17 @@ def _micros(millis: Any) -> Any:
     return millis * 1000
 
 
-@compiled
-def _put(column: Any, row: Any, used: Any, data: Any, at: Any, length: Any) -> Any:
+@inlined
+def _put(
+    offsets: Any, content: Any, validity: Any, row: Any, used: Any, data: Any, at: Any, length: Any
+) -> Any:
     """One value of a binary column; the bytes in use after it. A negative length is a null."""
-    offsets, content, validity = column
-    if length > 0:
-        _copy(content, used, data, at, length)
-        used += length
-    elif length < 0:
+    if length < 0:
         validity[row >> 3] &= ~(1 << (row & 7))
-    offsets[row + 1] = used
-    return used
+        length = 0
+    _copy(content, used, data, at, length)
+    offsets[row + 1] = used + length
+    return used + length
 
 
 @compiled
@@ -125,6 +130,8 @@ def _put_headers(
 
     `used` has the number of headers so far, the bytes of their names and of their values.
     """
+    name_offsets, name_content, name_validity = names
+    offsets, content, validity = contents
     for _ in range(count):
         length, at = _varint(data, position, end)
         if length < 0 or length > end - at:
@@ -135,8 +142,8 @@ def _put_headers(
         position = after + max(size, 0)
         if keep:
             header = used[0]
-            used[1] = _put(names, header, used[1], data, at, length)
-            used[2] = _put(contents, header, used[2], data, after, size)
+            used[1] = _put(name_offsets, name_content, name_validity, header, used[1], data, at, length)
+            used[2] = _put(offsets, content, validity, header, used[2], data, after, size)
             used[0] = header + 1
     return position
 
@@ -148,6 +155,7 @@ def decode_batches(
     first_offset: Any,
     next_offset: Any,
     wanted: Any,
+    headers: Any,
     offsets: Any,
     timestamps: Any,
     kinds: Any,
@@ -157,10 +165,15 @@ def decode_batches(
     names: Any,
     contents: Any,
 ) -> Any:
-    """(rows, bytes of keys, of values, headers, bytes of their names, of their values, the batch that is bad or -1)."""
+    """(rows, bytes of keys, bytes of values, the batch that is bad or -1).
+
+    `headers` counts headers, the bytes of their names and of their values: three numbers that are 0.
+    """
     want_key, want_value, want_headers = wanted
+    key_offsets, key_content, key_validity = keys
+    value_offsets, value_content, value_validity = values
+    lists, list_validity = header_lists
     row = key_bytes = value_bytes = np.int64(0)
-    headers: Any = np.zeros(3, np.int64)
     for batch in range(table.shape[0]):
         position, stop, base_offset = table[batch, START], table[batch, STOP], table[batch, BASE_OFFSET]
         last_delta, base_timestamp = table[batch, LAST_DELTA], table[batch, BASE_TIMESTAMP]
@@ -170,41 +183,52 @@ def decode_batches(
             length, position = _varint(data, position, stop)
             end = position + length
             if length < LENGTH_MIN or end > stop:
-                return row, key_bytes, value_bytes, headers, batch
+                return row, key_bytes, value_bytes, batch
             elapsed, position = _varlong(data, position + 1, end)
             delta, position = _varint(data, position, end)
             key_length, key_at = _varint(data, position, end)
             if key_length > end - key_at or delta <= previous or delta > last_delta:
-                return row, key_bytes, value_bytes, headers, batch
+                return row, key_bytes, value_bytes, batch
             previous = delta
             value_length, value_at = _varint(data, key_at + max(key_length, 0), end)
             if value_length > end - value_at:
-                return row, key_bytes, value_bytes, headers, batch
+                return row, key_bytes, value_bytes, batch
             count, position = _varint(data, value_at + max(value_length, 0), end)
             offset = base_offset + delta
             keep = first_offset <= offset and offset < next_offset
             if count:
                 if count < 0 or count > end - position:
-                    return row, key_bytes, value_bytes, headers, batch
+                    return row, key_bytes, value_bytes, batch
                 position = _put_headers(
                     data, position, end, count, keep and want_headers, names, contents, headers
                 )
             if position != end:
-                return row, key_bytes, value_bytes, headers, batch
+                return row, key_bytes, value_bytes, batch
             if not keep:
                 continue
             offsets[row] = offset
             timestamps[row] = _micros(append_time if kind else base_timestamp + elapsed)
             kinds[row] = kind
             if want_key:
-                key_bytes = _put(keys, row, key_bytes, data, key_at, key_length)
+                key_bytes = _put(
+                    key_offsets, key_content, key_validity, row, key_bytes, data, key_at, key_length
+                )
             if want_value:
-                value_bytes = _put(values, row, value_bytes, data, value_at, value_length)
+                value_bytes = _put(
+                    value_offsets,
+                    value_content,
+                    value_validity,
+                    row,
+                    value_bytes,
+                    data,
+                    value_at,
+                    value_length,
+                )
             if want_headers:
-                header_lists[0][row + 1] = headers[0]
+                lists[row + 1] = headers[0]
                 if not count:
-                    header_lists[1][row >> 3] &= ~(1 << (row & 7))
+                    list_validity[row >> 3] &= ~(1 << (row & 7))
             row += 1
         if position != stop:
-            return row, key_bytes, value_bytes, headers, batch
-    return row, key_bytes, value_bytes, headers, -1
+            return row, key_bytes, value_bytes, batch
+    return row, key_bytes, value_bytes, -1

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from moldau.spark.blocks.batches import Blocks
 from moldau.spark.blocks.columns import TYPES, Columns
-from moldau.spark.blocks.decode import decoder
+from moldau.spark.blocks.decode import Decoder, decoder
 from moldau.spark.blocks.errors import CorruptData, DataLoss, UnsupportedFormat
 from moldau.spark.blocks.fetching import Fetcher
 from moldau.spark.blocks.settings import ReadSettings, Split
@@ -21,12 +21,15 @@ ROWS_MAX: Final = 65_536
 """Of one record batch."""
 
 
-def read_split(settings: ReadSettings, split: Split) -> Iterator[pa.RecordBatch]:
+def read_split(
+    settings: ReadSettings, split: Split, *, decode: Decoder | None = None
+) -> Iterator[pa.RecordBatch]:
     """The visible records of a range, in order. None of the batches is empty; an empty range has none.
 
     ReadFailed, or one of its kinds, where it cannot be read. With `fail_on_data_loss` off, what is gone is skipped.
     """
-    rows, blocks, decode = Rows(settings.schema, split), Blocks(), decoder()
+    rows, blocks = Rows(settings.schema, split), Blocks()
+    decode = decode or decoder()
     try:
         for fetched in Fetcher(settings, split).fetch():
             records, aborted = fetched.answer.records, fetched.answer.aborted
@@ -53,8 +56,8 @@ class Rows:
                 raise ValueError(f"the column {field.name!r} is of the type {expected}, not {field.type}")
         self._schema = schema
         self._constants = {
-            "topic": pa.array([split.topic] * ROWS_MAX, pa.string()) if "topic" in schema.names else None,
-            "partition": pa.array([split.partition] * ROWS_MAX, pa.int32()),
+            "topic": pa.repeat(pa.scalar(split.topic, TYPES["topic"]), ROWS_MAX),
+            "partition": pa.repeat(pa.scalar(split.partition, TYPES["partition"]), ROWS_MAX),
         }
 
     def batches(self, columns: Columns) -> Iterator[pa.RecordBatch]:

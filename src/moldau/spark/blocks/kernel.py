@@ -148,23 +148,36 @@ def _put_headers(
     return position
 
 
+@inlined
+def _record(data: Any, position: Any, stop: Any) -> Any:
+    """The numbers of a record, from its length to its number of headers. It ends at `BEYOND` where they do not fit."""
+    length, position = _varint(data, position, stop)
+    end = position + length
+    if length < LENGTH_MIN or end > stop:
+        end = BEYOND
+        position = BEYOND
+        stop = 0
+    else:
+        stop = end
+    elapsed, position = _varlong(data, position + 1, stop)
+    delta, position = _varint(data, position, stop)
+    key_length, key_at = _varint(data, position, stop)
+    if key_length > stop - key_at:
+        key_at = BEYOND
+    value_length, value_at = _varint(data, key_at + max(key_length, 0), stop)
+    if value_length > stop - value_at:
+        value_at = BEYOND
+    count, position = _varint(data, value_at + max(value_length, 0), stop)
+    if count < 0 or count > stop - position:
+        end = BEYOND
+    return elapsed, delta, key_at, key_length, value_at, value_length, count, position, end
+
+
 @compiled
 def decode_batches(
-    data: Any,
-    table: Any,
-    first_offset: Any,
-    next_offset: Any,
-    wanted: Any,
-    headers: Any,
-    offsets: Any,
-    timestamps: Any,
-    kinds: Any,
-    keys: Any,
-    values: Any,
-    header_lists: Any,
-    names: Any,
-    contents: Any,
-) -> Any:
+    data: Any, table: Any, first_offset: Any, next_offset: Any, wanted: Any, headers: Any,
+    offsets: Any, timestamps: Any, kinds: Any, keys: Any, values: Any, header_lists: Any, names: Any, contents: Any,
+) -> Any:  # fmt: skip
     """(rows, bytes of keys, bytes of values, the batch that is bad or -1).
 
     `headers` counts headers, the bytes of their names and of their values: three numbers that are 0.
@@ -180,25 +193,15 @@ def decode_batches(
         kind, append_time = table[batch, APPEND_TIME], table[batch, MAX_TIMESTAMP]
         previous = np.int64(-1)
         for _ in range(table[batch, COUNT]):
-            length, position = _varint(data, position, stop)
-            end = position + length
-            if length < LENGTH_MIN or end > stop:
-                return row, key_bytes, value_bytes, batch
-            elapsed, position = _varlong(data, position + 1, end)
-            delta, position = _varint(data, position, end)
-            key_length, key_at = _varint(data, position, end)
-            if key_length > end - key_at or delta <= previous or delta > last_delta:
+            elapsed, delta, key_at, key_length, value_at, value_length, count, position, end = _record(
+                data, position, stop
+            )
+            if end > stop or delta <= previous or delta > last_delta:
                 return row, key_bytes, value_bytes, batch
             previous = delta
-            value_length, value_at = _varint(data, key_at + max(key_length, 0), end)
-            if value_length > end - value_at:
-                return row, key_bytes, value_bytes, batch
-            count, position = _varint(data, value_at + max(value_length, 0), end)
             offset = base_offset + delta
             keep = first_offset <= offset and offset < next_offset
             if count:
-                if count < 0 or count > end - position:
-                    return row, key_bytes, value_bytes, batch
                 position = _put_headers(
                     data, position, end, count, keep and want_headers, names, contents, headers
                 )

@@ -11,9 +11,15 @@ to us already. Kafka's leaders look at all partitions of a session; KIP-227 is a
 
 A throttled partition of a follower that is not in sync is held back while the leader's quota is exceeded (KIP-73,
 `ReplicaManager.shouldLeaderThrottle`): nothing that happens there ends a wait, until there is room and it is due again.
+
+A fetch looks at no more than `LOOKS_PER_FETCH_MAX` partitions, first at those with news, so that a follower with
+thousands of them holds up nobody else; where news are left over it is answered at once, and asks again.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
 
 from moldau.replication.fetch_session import WantedPartition
 from moldau.replication.long_polls import LongPoll, LongPolls
@@ -23,6 +29,8 @@ from moldau.replication.throttle import Throttle
 HIGH_WATERMARK_DELAY_S = 0.025
 """How long a follower that has everything waits to hear that it is committed. Kafka's tell it at once, which costs a
 further fetch for each batch; nobody waits for it but readers of a follower, and a new leader's first readers."""
+LOOKS_PER_FETCH_MAX = 500
+"""Five to ten milliseconds of the loop."""
 
 
 class FollowerSession:
@@ -34,6 +42,7 @@ class FollowerSession:
         "due",
         "fetched_s",
         "held_back",
+        "news",
         "poll",
         "replica",
     )
@@ -43,6 +52,8 @@ class FollowerSession:
         self.fetched_s = now_s
         """When it last asked: where it had everything, it had everything then."""
         self.due: dict[WantedPartition, None] = {}
+        self.news: dict[WantedPartition, None] = {}
+        """Of those, the ones that were not looked at since they became so."""
         self.held_back: dict[WantedPartition, None] = {}
         """Throttled ones that are due when there is room."""
         self.poll: LongPoll | None = None
@@ -63,14 +74,31 @@ class FollowerSession:
         if place is not None:
             place.is_silent = False
         self.held_back.pop(wanted, None)
-        self.due[wanted] = None
+        self.due[wanted] = self.news[wanted] = None
 
     def forget(self, wanted: WantedPartition) -> None:
-        self.due.pop(wanted, None)
+        self._settle(wanted)
         self.held_back.pop(wanted, None)
         place = self._places.pop(wanted, None)
         if place is not None:
             place.leave()
+
+    def to_look_at(self, earlier: Iterable[WantedPartition] = ()) -> list[WantedPartition]:
+        """The partitions that a fetch reads: those of its `earlier` look that are due still, those with news, then
+        the others in turn."""
+        chosen = {wanted: None for wanted in earlier if wanted in self.due}
+        for wanted in chain(self.news, self.due):
+            if len(chosen) >= LOOKS_PER_FETCH_MAX:
+                break
+            chosen[wanted] = None
+        for wanted in chosen:
+            self._settle(wanted)
+        self.due |= chosen
+        return list(chosen)
+
+    def _settle(self, wanted: WantedPartition) -> None:
+        self.due.pop(wanted, None)
+        self.news.pop(wanted, None)
 
     def watch(self, partition: Partition, wanted: WantedPartition) -> None:
         """It was read: hear from now on what happens there."""
@@ -86,7 +114,7 @@ class FollowerSession:
     def hold_back(self, wanted: WantedPartition) -> None:
         """It is throttled, and there is no room: it is not looked at before there is."""
         if not self._is_closed:
-            self.due.pop(wanted, None)
+            self._settle(wanted)
             self.held_back[wanted] = None
             self._places[wanted].is_silent = True
             self._throttle.when_room(self)
@@ -96,6 +124,7 @@ class FollowerSession:
         for wanted in self.held_back:
             self._places[wanted].is_silent = False
         self.due |= self.held_back
+        self.news |= self.held_back
         self.held_back = {}
         if self.poll is not None and not self.poll.is_done:
             self.poll.has_news = True
@@ -108,12 +137,13 @@ class FollowerSession:
             return
         if has_records:
             place.is_silent = True
-            self.due.pop(wanted, None)
+            self._settle(wanted)
         elif place.is_quiet:
-            self.due.pop(wanted, None)
+            self._settle(wanted)
 
     def ask_again(self) -> None:
         """Have the follower fetch anew where that may change something: it may be let into in-sync sets by now."""
+        self.news |= self.due
         if self.due and self.poll is not None and not self.poll.is_done:
             self._long_polls.wake(self.poll)
 
@@ -127,7 +157,7 @@ class FollowerSession:
 
     def note(self, wanted: WantedPartition, added_bytes: int) -> None:
         """There is more to read, or all is different (0)."""
-        self.due[wanted] = None
+        self.due[wanted] = self.news[wanted] = None
         poll = self.poll
         if poll is not None and not poll.is_done:
             poll.missing_bytes -= added_bytes

@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from moldau.replication.fetch_session import WantedPartition
-from moldau.replication.follower_session import HIGH_WATERMARK_DELAY_S, FollowerSession
+from moldau.replication.follower_session import (
+    HIGH_WATERMARK_DELAY_S,
+    LOOKS_PER_FETCH_MAX,
+    FollowerSession,
+)
 from moldau.replication.long_polls import LongPoll
 
 REPLICA = 2
@@ -87,6 +91,36 @@ def test_what_is_quiet_is_not_read_again(stage: Stage) -> None:
     stage.fetched(stage.partition(), stage.wanted())
     assert stage.due == []
     assert stage.session.count == 1
+
+
+def test_a_fetch_looks_at_so_many_partitions_and_no_more_and_first_at_those_with_news(stage: Stage) -> None:
+    session = stage.session
+    everything = [stage.wanted(index) for index in range(3 * LOOKS_PER_FETCH_MAX)]
+    for wanted in everything:
+        session.name(wanted)
+    first = session.to_look_at()
+    assert first == everything[:LOOKS_PER_FETCH_MAX] and session.news
+    second, third = session.to_look_at(), session.to_look_at()
+    assert first + second + third == everything and not session.news
+    session.note(second[7], 10)
+    assert session.to_look_at()[:2] == [second[7], first[0]]
+
+
+def test_a_fetch_that_looks_again_looks_at_what_it_has_seen_and_at_what_is_new(stage: Stage) -> None:
+    stage.fetched(stage.partition(), quiet := stage.wanted(0))
+    behind, new = stage.wanted(1), stage.wanted(2)
+    stage.session.name(behind)
+    assert stage.session.to_look_at() == [behind]
+    stage.session.name(new)
+    assert stage.session.to_look_at([behind, quiet]) == [behind, new]
+
+
+def test_who_is_asked_again_is_looked_at_everywhere(stage: Stage) -> None:
+    stage.session.name(stage.wanted())
+    stage.session.to_look_at()
+    assert not stage.session.news
+    stage.session.ask_again()
+    assert list(stage.session.news) == stage.due
 
 
 def test_what_has_grown_is_due_and_wakes_the_fetch_that_waits(stage: Stage) -> None:

@@ -108,6 +108,7 @@ class Fetch:
         "_is_committed_only",
         "_is_debugger",
         "_is_noted",
+        "_looked_at",
         "_max_bytes",
         "_min_bytes",
         "_partitions",
@@ -154,6 +155,7 @@ class Fetch:
         if broker.selects_by_rack and self._replica is None and version >= FOLLOWERS_SERVE_SINCE_VERSION:
             self._rack = request.rack_id
         self._is_noted = False  # whether the leaders know what this fetch tells of its follower
+        self._looked_at: list[WantedPartition] = []  # for a follower, the last time
         self._reads: list[tuple[WantedPartition, Fetched]] = []
         self._partitions: list[Partition] = []  # that could be read
         self._wanted: list[WantedPartition] = []  # of each of them
@@ -212,7 +214,8 @@ class Fetch:
     def _to_read(self) -> Sequence[WantedPartition]:
         if self._follower is None or not self._context.is_incremental:
             return self._context.partitions
-        return list(self._follower.due)
+        self._looked_at = self._follower.to_look_at(self._looked_at)
+        return self._looked_at
 
     def _read_one(self, partition: Partition, wanted: WantedPartition, inline_left: int) -> Fetched:
         error = self._check(partition, max(wanted.current_leader_epoch, NO_EPOCH))
@@ -345,6 +348,7 @@ class Fetch:
             or self._has_diverged
             or self._has_preferred
             or not (self._partitions if self._follower is None else self._follower.count)
+            or (self._follower is not None and bool(self._follower.news))
         )
 
     # ---- waiting ----------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ CPU is the broker's own, never wall time: two virtual cores are shared with the 
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Sequence
@@ -86,12 +87,15 @@ def latency_readings(what: str, latencies_s: Sequence[float]) -> list[Reading]:
     return [Reading(f"{what}, {name}", s * 1000, "ms") for name, s in percentiles(latencies_s).items()]
 
 
-def touch_memory(size: int = TOUCHED_BYTES) -> None:
-    """Use and give back memory before a run.
+def settle_machine(size: int = TOUCHED_BYTES) -> None:
+    """Have the machine in the same state before each run: nothing of an earlier one waits to be written, and memory
+    was used and given back.
 
-    A guest that hands free memory back to its host pays several times more for the first touch of a page, and the
-    run that comes first would pay it for all.
+    A write to the disk would wait behind what another broker has left in the page cache. And a guest that hands free
+    memory back to its host pays several times more for the first touch of a page: the run that comes first would pay
+    it for all.
     """
+    os.sync()
     block = bytearray(size)
     block[::PAGE_BYTES] = b"\1" * len(range(0, size, PAGE_BYTES))
     del block

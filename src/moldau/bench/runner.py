@@ -40,7 +40,7 @@ from moldau.bench.measure import (
     Reading,
     Series,
     WorkNotDone,
-    touch_memory,
+    settle_machine,
 )
 from moldau.bench.server import CLOCK_TICKS_PER_S, MoldauServer, Server, StartFailed
 
@@ -249,7 +249,7 @@ def _measure_piece(
             results.add(piece.section, yardstick.name, piece.yardstick(yardstick))
         for server in servers:
             say(f"{piece.name}, {server.name}, run {number + 1} of {piece.runs}")
-            touch_memory()
+            settle_machine()
             try:
                 results.add(piece.section, server.name, list(piece.work(server)))
             except (ToolFailed, WorkNotDone, OSError) as problem:
@@ -323,7 +323,7 @@ def _measure_cluster(
     work: Callable[[Cluster], Iterable[Reading]],
     say: Callable[[str], None],
 ) -> None:
-    touch_memory()
+    settle_machine()
     try:
         for reading in work(cluster):
             results.add(section, cluster.name, [reading])

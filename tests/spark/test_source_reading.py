@@ -86,3 +86,56 @@ def test_a_stream_reads_what_is_there_and_goes_on_from_its_checkpoint(
     topics.fill(topic, range(10, 15))
     assert available(frame, tmp_path) == [(1, [str(number) for number in range(10, 15)])]
     assert available(frame, tmp_path) == []
+
+
+def test_columns_that_nobody_asks_for_are_left_out(
+    spark: SparkSession, read: Read, topics: Topics, topic_names: Callable[[str], str]
+) -> None:
+    topic = topics.create(topic_names("pruned"))
+    topics.fill(topic, ["a", "b"])
+    assert [tuple(row) for row in read(subscribe=topic, columns="offset, Value").collect()] == [
+        (0, b"a"),
+        (1, b"b"),
+    ]
+    reader = spark.read.format("moldau").option("kafka.bootstrap.servers", topics.bootstrap_servers)
+    by_schema = reader.schema("value string, partition int").option("subscribe", topic)
+    assert [tuple(row) for row in by_schema.load().collect()] == [("a", 0), ("b", 0)]
+    with pytest.raises(Exception, match="The schema has a column 'age'"):
+        reader.schema("age int").load().collect()
+    with pytest.raises(Exception, match="Option 'columns' names age"):
+        read(subscribe=topic, columns="value,age")
+
+
+def test_json_is_decoded_by_a_schema_and_bad_values_stand_apart(
+    read: Read, topics: Topics, topic_names: Callable[[str], str]
+) -> None:
+    topic = topics.create(topic_names("json"))
+    topics.fill(topic, ['{"id": 1, "page": "/a"}', "oops", None, '{"page": "/b", "id": 2}'])
+    frame = read(subscribe=topic, valueFormat="json", valueSchema="id LONG, page STRING")
+    rows = frame.selectExpr("value.id", "value.page", "cast(corruptValue as string)", "offset").sort("offset")
+    assert [tuple(row) for row in rows.collect()] == [
+        (1, "/a", None, 0),
+        (None, None, "oops", 1),
+        (None, None, None, 2),
+        (2, "/b", None, 3),
+    ]
+
+
+def test_bad_values_go_to_the_dead_letter_topic(
+    read: Read, topics: Topics, topic_names: Callable[[str], str]
+) -> None:
+    topic, dead = topics.create(topic_names("letters")), topics.create(topic_names("dead"))
+    topics.fill(topic, ['{"id": 1}', "oops", '{"id": 2}'], keys=["a", "b", "c"], headers=[("h", b"1")])
+    frame = read(subscribe=topic, valueSchema="id LONG", deadLetterTopic=dead)
+    assert [row.id for row in frame.select("value.id", "offset").sort("offset").collect()] == [1, 2]
+    letters = read(subscribe=dead, includeHeaders="true").collect()
+    assert {(bytes(row.key), bytes(row.value)) for row in letters} == {(b"b", b"oops")}
+    found = {header.key: bytes(header.value) for header in letters[0].headers}
+    reason = found.pop("moldau.reason")
+    assert found == {
+        "h": b"1",
+        "moldau.topic": topic.encode(),
+        "moldau.partition": b"0",
+        "moldau.offset": b"1",
+    }
+    assert reason == b"the value is no JSON object"

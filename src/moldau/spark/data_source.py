@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from moldau.spark.source.options import parse_options
-from moldau.spark.source.rows import check_schema, row_schema
+from moldau.spark.source.rows import row_schema
 
 if TYPE_CHECKING:
     from moldau.spark.source.readers import BatchReader, StreamReader
@@ -27,20 +27,17 @@ class MoldauDataSource(DataSource):
     def name(cls) -> str:
         return "moldau"
 
-    def schema(self) -> StructType:
-        options = parse_options(self.options, is_stream=None)
-        return row_schema(options.columns, options.include_headers)
+    def schema(self) -> StructType | str:
+        return row_schema(parse_options(self.options, is_stream=None))
 
     def reader(self, schema: StructType) -> BatchReader:
         from moldau.spark.source.readers import BatchReader
 
-        check_schema(schema)
         return BatchReader(parse_options(self.options, is_stream=False), schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:
         from moldau.spark.source.readers import StreamReader
 
-        check_schema(schema)
         return StreamReader(parse_options(self.options, is_stream=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> TopicBatchWriter:

@@ -9,6 +9,7 @@
     cluster        what the driver asks of the brokers
     driver_client  the driver's consumer: it waits for records, and commits progress to a group
     rows           the rows' schema
+    values         values decoded by the tasks: strings, JSON; `dead_letters` is where bad ones may go
     readers        what Spark calls
 
 Guaranteed: the tasks of a batch depend on its two positions and the options alone. Reading itself is in

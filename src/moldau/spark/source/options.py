@@ -63,9 +63,13 @@ OWN: Final = frozenset(
         "groupidprefix",
         "includeheaders",
         "columns",
+        "valueformat",
+        "valueschema",
+        "deadlettertopic",
         "progressgroup",
     }
 )
+VALUE_FORMATS: Final = ("binary", "string", "json")
 STARTING_WORDS: Final = ("startingtimestamp", "startingoffsetsbytimestamp", "startingoffsets")
 ENDING_WORDS: Final = ("endingtimestamp", "endingoffsetsbytimestamp", "endingoffsets")
 _UNITS_MS: Final = {
@@ -118,6 +122,9 @@ class SourceOptions:
     """Where the query's progress is committed."""
     include_headers: bool
     columns: tuple[str, ...] | None
+    value_format: str | None
+    value_schema: str | None
+    dead_letter_topic: str | None
     kafka: dict[str, str]
     """The options `kafka.*` without that prefix, in Java's words or librdkafka's."""
 
@@ -180,6 +187,9 @@ def parse_options(given: Mapping[str, str], *, is_stream: bool | None) -> Source
         progress_group=progress_group,
         include_headers=_flag(options, "includeheaders", False),
         columns=_names(options["columns"]) if "columns" in options else None,
+        value_format=_value_format(options),
+        value_schema=options.get("valueschema"),
+        dead_letter_topic=options.get("deadlettertopic", "").strip() or None,
         kafka=kafka,
     )
 
@@ -335,6 +345,15 @@ def _limit(options: Mapping[str, str], words: tuple[str, str, str]) -> Limit | N
             return Group()
         case _:
             return SpecificOffsets(_parsed(parse_offsets, options[offsets].strip()))
+
+
+def _value_format(options: Mapping[str, str]) -> str | None:
+    if "valueformat" not in options:
+        return "json" if "valueschema" in options else None
+    value = options["valueformat"].strip().lower()
+    if value not in VALUE_FORMATS:
+        raise OptionError(f"Option 'valueFormat' is '{value}': it is one of {', '.join(VALUE_FORMATS)}")
+    return value
 
 
 def _parsed(parse: Callable[[S], T], given: S) -> T:

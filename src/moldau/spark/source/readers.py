@@ -21,24 +21,45 @@ from moldau.spark.blocks.settings import ReadSettings, Split
 from moldau.spark.source import batch
 from moldau.spark.source.cluster import Cluster
 from moldau.spark.source.driver_client import DriverClient
+from moldau.spark.source.errors import OptionError
 from moldau.spark.source.options import SourceOptions
 from moldau.spark.source.planner import Planner, Stored
 from moldau.spark.source.ranges import OFFSET_MAX, OffsetRange
+from moldau.spark.source.rows import value_format
+from moldau.spark.source.values import ValueSettings, read_values, unsupported
 
 if TYPE_CHECKING:
     import pyarrow
 
 
-def read_settings(options: SourceOptions, schema: StructType) -> ReadSettings:
-    timeout = {} if options.read_timeout_ms is None else {"timeout_ms": options.read_timeout_ms}
-    return ReadSettings(
-        bootstrap_servers=options.bootstrap_servers,
-        schema=to_arrow_schema(schema, timezone="UTC"),
-        client_config=options.client_config("consumer"),
-        read_committed=options.read_committed,
-        fail_on_data_loss=options.fail_on_data_loss,
-        **timeout,
-    )
+class TaskReader:
+    """What the executors do: the rows of a range. It is pickled with Spark's readers."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        timeout = {} if options.read_timeout_ms is None else {"timeout_ms": options.read_timeout_ms}
+        arrow_schema = to_arrow_schema(schema, timezone="UTC")
+        self._settings = ReadSettings(
+            bootstrap_servers=options.bootstrap_servers,
+            schema=arrow_schema,
+            client_config=options.client_config("consumer"),
+            read_committed=options.read_committed,
+            fail_on_data_loss=options.fail_on_data_loss,
+            **timeout,
+        )
+        self._values: ValueSettings | None = None
+        if decided := value_format(schema, options):
+            if (kind := unsupported(arrow_schema.field("value").type)) is not None:
+                raise OptionError(f"valueFormat=json does not decode to the type {kind}")
+            producer = options.client_config("producer") if options.dead_letter_topic else None
+            self._values = ValueSettings(arrow_schema, decided, options.dead_letter_topic, producer)
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        """Spark makes a partition of None where a batch has none."""
+        if partition.value is None:
+            return iter(())
+        if self._values is None:
+            return read_split(self._settings, partition.value)
+        return read_values(self._settings, self._values, partition.value)
 
 
 def tasks(ranges: Sequence[OffsetRange], topic_ids: Mapping[str, UUID]) -> list[InputPartition]:
@@ -50,21 +71,16 @@ def tasks(ranges: Sequence[OffsetRange], topic_ids: Mapping[str, UUID]) -> list[
     ]
 
 
-def read(settings: ReadSettings, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-    """Spark makes a partition of None where a batch has none."""
-    return iter(()) if partition.value is None else read_split(settings, partition.value)
-
-
 class BatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
-        self._settings = read_settings(options, schema)
+        self._tasks = TaskReader(options, schema)
 
     def partitions(self) -> Sequence[InputPartition]:
         return tasks(*batch.plan(self._options, Cluster(self._options)))
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        return read(self._settings, partition)
+        return self._tasks.read(partition)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -72,7 +88,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
-        self._settings = read_settings(options, schema)
+        self._tasks = TaskReader(options, schema)
         self._opened: tuple[Planner, DriverClient] | None = None
 
     def initialOffset(self) -> Stored:
@@ -96,7 +112,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return tasks(ranges, position.topic_ids)
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        return read(self._settings, partition)
+        return self._tasks.read(partition)
 
     def stop(self) -> None:
         if self._opened is not None:

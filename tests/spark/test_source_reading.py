@@ -88,6 +88,16 @@ def test_a_stream_reads_what_is_there_and_goes_on_from_its_checkpoint(
     assert available(frame, tmp_path) == []
 
 
+def test_a_trigger_takes_about_as_many_bytes_as_it_may(
+    stream: Read, topics: Topics, topic_names: Callable[[str], str], tmp_path: Path
+) -> None:
+    topic = topics.create(topic_names("bytes"))
+    topics.fill(topic, ["x" * 1000] * 40)
+    frame = stream(subscribe=topic, startingOffsets="earliest", maxBytesPerTrigger="15000")
+    sizes = [len(batch) for _, batch in available(frame, tmp_path)]
+    assert sizes == [15, 15, 10]
+
+
 def test_columns_that_nobody_asks_for_are_left_out(
     spark: SparkSession, read: Read, topics: Topics, topic_names: Callable[[str], str]
 ) -> None:

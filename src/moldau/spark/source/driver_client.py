@@ -23,6 +23,10 @@ log = logging.getLogger(__name__)
 RECOMMIT_S: Final = 3600.0
 """Brokers forget the offsets of a group without members after `offsets.retention.minutes`, on idle topics too."""
 FLUSH_TIMEOUT_S: Final = 10.0
+SAMPLE_S: Final = 30.0
+"""For how long a look at a partition's records says how large they are."""
+SAMPLE_TIMEOUT_S: Final = 2.0
+SAMPLE_RECORDS: Final = 500
 LONG_POLL: Final = {
     "enable.auto.commit": "false",
     "auto.offset.reset": "error",
@@ -44,6 +48,7 @@ class DriverClient:
         self._committed: Offsets | None = None
         self._committed_at = 0.0
         self._under_way = 0
+        self._sizes: dict[TopicPartition, tuple[float, float]] = {}
 
     def wait_for_records(self, offsets: Offsets, timeout_s: float) -> bool:
         """True as soon as there is a record at one of the offsets or after it."""
@@ -76,6 +81,37 @@ class DriverClient:
         self._committed, self._committed_at = dict(offsets), now
         self._under_way += 1
 
+    def bytes_per_offset(self, offsets: Offsets) -> dict[TopicPartition, float]:
+        """About how many bytes of keys, values and headers there are to an offset, by a look at the records there.
+
+        What was seen is good for a while; a partition that shows nothing in time is left out.
+        """
+        now = time.monotonic()
+        wanted = {
+            each: at
+            for each, at in offsets.items()
+            if each not in self._sizes or self._sizes[each][1] < now - SAMPLE_S
+        }
+        if wanted:
+            for each, size in self._sample(wanted).items():
+                self._sizes[each] = size, now
+        return {each: self._sizes[each][0] for each in offsets if each in self._sizes}
+
+    def _sample(self, offsets: Offsets) -> dict[TopicPartition, float]:
+        self._consumer.assign([ClientPartition(*each, at) for each, at in sorted(offsets.items())])
+        self._watched = None
+        total: dict[TopicPartition, int] = dict.fromkeys(offsets, 0)
+        seen: dict[TopicPartition, int] = {}
+        deadline = time.monotonic() + SAMPLE_TIMEOUT_S
+        while len(seen) < len(offsets) and time.monotonic() < deadline:
+            for message in self._consumer.consume(SAMPLE_RECORDS, 0.1):
+                each = TopicPartition(message.topic() or "", message.partition() or 0)
+                if message.error() is None and each in offsets:
+                    total[each] += _size(message)
+                    seen[each] = message.offset()
+        self._consumer.unassign()
+        return {each: total[each] / (last - offsets[each] + 1) for each, last in seen.items()}
+
     def flush(self) -> None:
         """Wait until the commits are answered."""
         deadline = time.monotonic() + FLUSH_TIMEOUT_S
@@ -91,3 +127,8 @@ class DriverClient:
         if failed:
             self._committed = None
             log.warning("The progress was not committed to the group %s: %s", self._group, failed)
+
+
+def _size(message: Any) -> int:
+    headers = sum(len(name) + len(value or b"") for name, value in message.headers() or ())
+    return len(message.key() or b"") + len(message.value() or b"") + headers

@@ -56,6 +56,7 @@ OWN: Final = frozenset(
         "maxoffsetspertrigger",
         "minoffsetspertrigger",
         "maxtriggerdelay",
+        "maxbytespertrigger",
         "fetchoffset.numretries",
         "fetchoffset.retryintervalms",
         "partition.metadata.cache.ttl.ms",
@@ -112,6 +113,7 @@ class SourceOptions:
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
+    max_bytes_per_trigger: int | None
     offset_attempts: int
     offset_retry_ms: int
     metadata_ttl_ms: int
@@ -178,6 +180,7 @@ def parse_options(given: Mapping[str, str], *, is_stream: bool | None) -> Source
         ),
         max_offsets_per_trigger=max_offsets,
         min_offsets_per_trigger=min_offsets,
+        max_bytes_per_trigger=_positive(options, "maxbytespertrigger"),
         max_trigger_delay_ms=_duration_ms(options, "maxtriggerdelay", "15m"),
         offset_attempts=_whole(options, "fetchoffset.numretries", 3),
         offset_retry_ms=_whole(options, "fetchoffset.retryintervalms", 1000),
@@ -223,7 +226,7 @@ def _check_batch_ends(options: Mapping[str, str]) -> None:
                         f"ending offset for {partition} can't be earliest for batch queries on Kafka"
                     )
     _check_order(_limit(options, STARTING_WORDS), _limit(options, ENDING_WORDS))
-    for word in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"):
+    for word in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger"):
         if word.lower() in options:
             log.warning("%s option ignored in batch queries", word)
 

@@ -41,6 +41,8 @@ WAIT_S: Final = 0.1
 """How long an answer waits for records: what another source of the same query may have to wait."""
 CHECK_S: Final = 1.0
 """How often an idle query asks the brokers: for new partitions, and for offsets without a record."""
+UNKNOWN_BYTES: Final = 1000.0
+"""Of a record, where none can be looked at."""
 IDLE_GAP_S: Final = 0.05
 """Spark is polling idly where it asks again as soon as this."""
 
@@ -49,6 +51,7 @@ class Client(Protocol):
     def wait_for_records(self, offsets: Offsets, timeout_s: float) -> bool: ...
     def commit(self, offsets: Offsets) -> None: ...
     def flush(self) -> None: ...
+    def bytes_per_offset(self, offsets: Offsets) -> dict[TopicPartition, float]: ...
 
 
 class Planner:
@@ -196,9 +199,24 @@ class Planner:
             if backlog < self._options.min_offsets_per_trigger and not waited_long:
                 return None
             self._triggered_at = self._now()
-        if self._options.max_offsets_per_trigger is None:
-            return latest
-        return limit_offsets(self._options.max_offsets_per_trigger, first, latest)
+        limits = (self._options.max_offsets_per_trigger, self._offsets_by_bytes(first, latest))
+        known = [limit for limit in limits if limit is not None]
+        return limit_offsets(min(known), first, latest) if known else latest
+
+    def _offsets_by_bytes(self, first: Offsets, latest: Offsets) -> int | None:
+        """How many offsets make up `maxBytesPerTrigger`, one at least; None: more than there are."""
+        bytes_max = self._options.max_bytes_per_trigger
+        backlog = {
+            each: after - first[each] for each, after in latest.items() if after > first.get(each, after)
+        }
+        if bytes_max is None or not backlog:
+            return None
+        sizes = self._client.bytes_per_offset({each: first[each] for each in backlog})
+        usual = sum(sizes.values()) / len(sizes) if sizes else UNKNOWN_BYTES
+        total_bytes = sum(sizes.get(each, usual) * count for each, count in backlog.items())
+        if total_bytes <= bytes_max:
+            return None
+        return max(1, int(sum(backlog.values()) * bytes_max / total_bytes))
 
     def _is_still_idle(self, stored: Stored) -> bool:
         idle = self._idle

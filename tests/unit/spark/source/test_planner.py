@@ -49,6 +49,7 @@ class PlayedClient:
         self.commits: list[Offsets] = []
         self.waits: list[Offsets] = []
         self.has_records = False
+        self.sizes: dict[TopicPartition, float] = {}
         self.flushes = 0
 
     def wait_for_records(self, offsets: Offsets, timeout_s: float) -> bool:
@@ -57,6 +58,9 @@ class PlayedClient:
 
     def commit(self, offsets: Offsets) -> None:
         self.commits.append(offsets)
+
+    def bytes_per_offset(self, offsets: Offsets) -> dict[TopicPartition, float]:
+        return {each: self.sizes[each] for each in offsets if each in self.sizes}
 
     def flush(self) -> None:
         self.flushes += 1
@@ -216,6 +220,21 @@ def test_a_trigger_takes_at_most_max_offsets_in_proportion() -> None:
     start = {"t": {"0": 0, "1": 0}} | MARK
     assert stage.latest(start)["t"] == {"0": 7, "1": 2}
     assert stage.latest(start, is_limited=False)["t"] == {"0": 30, "1": 10}
+
+
+def test_a_trigger_takes_about_max_bytes() -> None:
+    stage = Stage(maxBytesPerTrigger="1000")
+    stage.cluster.bounds = {A: (0, 30), B: (0, 10)}
+    stage.client.sizes = {A: 10.0, B: 170.0}
+    start = {"t": {"0": 0, "1": 0}} | MARK
+    assert stage.latest(start)["t"] == {"0": 15, "1": 5}
+    stage.client.sizes = {A: 10.0, B: 17.0}
+    assert stage.latest(start)["t"] == {"0": 30, "1": 10}
+    stage.client.sizes = {A: 5000.0}
+    assert stage.latest(start)["t"] == {"0": 1, "1": 1}, "one record at least"
+    stage.client.sizes = {}
+    stage.cluster.bounds = {A: (0, 2)}
+    assert stage.latest({"t": {"0": 0}} | MARK)["t"] == {"0": 1}, "a kilobyte each, where nothing is known"
 
 
 def test_a_trigger_waits_for_min_offsets_but_not_for_ever() -> None:

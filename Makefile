@@ -69,7 +69,7 @@ test-spark: spark-setup  ## the tests of the data source, the sinks and the pipe
 .PHONY: lake-rounds
 lake-rounds: spark-setup  ## kill what writes to the lake, at any step, ROUNDS=20 times (SEED=...)
 	ROUNDS=$(or $(ROUNDS),20) $(PYTEST) -s --timeout=0 --seed $(or $(SEED),$$(date +%s)) \
-	  tests/spark/test_lake_commits.py tests/spark/test_lake_faults.py
+	  tests/spark/test_lake_commits.py tests/spark/test_lake_faults.py tests/spark/test_lake_merge.py
 
 bench: setup interop-setup  ## Moldau and Apache Kafka side by side; writes docs/benchmarks.md
 	$(BIN)/python -m moldau.bench

@@ -206,13 +206,38 @@ def test_a_batch_write_with_a_name_is_kept_once(
     assert ids(lake, table_format) == list(range(40))
 
 
-def test_overwrite_and_complete_mode_replace_the_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_overwrite_replaces_a_delta_table(spark: SparkSession, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     write(spark.range(10), lake)
     write(spark.range(10, 15), lake, mode="overwrite")
     assert ids(lake, "delta") == list(range(10, 15))
     with pytest.raises(Exception, match="can only be appended to"):
         write(spark.range(10), tmp_path / "folder", "parquet", mode="overwrite")
+
+
+def test_in_complete_mode_each_batch_replaces_the_table(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for batch in range(2):
+        (tmp_path / "in" / f"{batch}.json").write_text('{"id": 1}\n{"id": 2}')
+        frame = spark.readStream.schema("id long").json(str(tmp_path / "in")).groupBy("id").count()
+        writer = frame.writeStream.format("moldau_lake").outputMode("complete").trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start(
+            str(tmp_path / "lake")
+        )
+        query.awaitTermination(120)
+        found = {row["id"]: row["count"] for row in rows_of(tmp_path / "lake", "delta")}
+        assert found == {1: batch + 1, 2: batch + 1}
+
+
+@both
+def test_the_method_partition_by_is_not_passed_over(
+    spark: SparkSession, tmp_path: Path, table_format: str
+) -> None:
+    """Spark tells a Python data source nothing of it: either it is refused, or this table would not be parted."""
+    frame = spark.createDataFrame([(1, "a")], "id long, kind string")
+    writer = frame.write.format("moldau_lake").mode("append").option("tableFormat", table_format)
+    with pytest.raises(Exception, match=r"(?i)partition"):
+        writer.partitionBy("kind").save(str(tmp_path / "lake"))
 
 
 def test_small_files_are_compacted_beside_readers(

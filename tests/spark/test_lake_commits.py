@@ -197,6 +197,18 @@ def test_the_last_of_a_dead_batch_write_is_finished_by_the_next_one(tmp_path: Pa
     assert visible_rows(engine.path, "parquet") == Counter(range(60))
 
 
+def test_a_table_remembers_its_batches_over_checkpoints_of_its_log(tmp_path: Path) -> None:
+    engine = Engine(tmp_path / "lake", "delta", random.Random(1))
+    for batch in range(3):
+        engine.attempt(batch, -1)
+    DeltaTable(str(engine.path)).create_checkpoint()
+    for version in range(3):
+        (engine.path / "_delta_log" / f"{version:020d}.json").unlink()
+    for batch in range(3):
+        engine.attempt(batch, -1)
+    assert visible_rows(engine.path, "delta") == Counter(range(150))
+
+
 @contextmanager
 def full_disk(bytes_left: int) -> Iterator[None]:
     """No file may grow beyond this: what a full disk does to a write, done by the kernel."""

@@ -9,7 +9,9 @@
     sink           Spark's batch and stream writers over the two
     source         reading back: a snapshot in tasks, or version after version as a stream
     maintenance    small files made large, old files removed: a process of its own
-    merge          change data into Delta (SCD types 1 and 2)
+    locks          one process at a time
+    history        change events in order: the latest per key, or the intervals that they make
+    merge          change data into Delta (SCD types 1 and 2), on top of it
     data_source    the format `moldau_lake` itself
 
 A batch becomes visible in one commit that names the streaming query and the batch. A batch that is run again after a

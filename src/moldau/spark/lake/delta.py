@@ -87,7 +87,7 @@ class DeltaWriter:
         reached: Callable[[str], None] = lambda step: None,
     ) -> bool:
         """Add the files (or let them replace all that is there); False where the table had this batch already."""
-        for last_try in _tries():
+        for last_try in tries():
             table = self._table()
             if transaction and is_committed(table, transaction):
                 log.info("%s has batch %s already", self.path, transaction)
@@ -119,6 +119,16 @@ class DeltaWriter:
             full = os.path.abspath(os.path.join(self.path, file.path))
             if full not in named and os.path.exists(full):
                 os.unlink(full)
+
+    def prepare(self) -> Any:
+        """The table with these rows' columns, made or changed where it lacks them."""
+        for last_try in tries():
+            try:
+                return self._evolve(self._table())
+            except CommitFailedError:
+                if last_try:
+                    raise
+        raise AssertionError("unreachable")
 
     def _table(self) -> Any:
         table = open_table(self.path)
@@ -201,7 +211,7 @@ def rewrite(table: Any, schema: Any) -> None:
     )
 
 
-def _tries() -> Iterable[bool]:
+def tries() -> Iterable[bool]:
     """`COMMIT_TRIES` times whether this is the last one, with growing pauses between."""
     for attempt in range(COMMIT_TRIES):
         if attempt:

@@ -20,35 +20,26 @@ readers that list files.
 from __future__ import annotations
 
 import base64
-import fcntl
 import json
 import logging
 import os
 import shutil
-import time
 import urllib.parse
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from moldau.spark.lake import schema as schemas
 from moldau.spark.lake.files import WrittenFile
+from moldau.spark.lake.locks import HIDDEN, locked
 from moldau.spark.lake.options import Transaction
 from moldau.spark.lake.schema import Evolution, SchemaConflict
 
-HIDDEN = "_moldau"
-LOCK_WAIT_S = 120.0
-LOCK_POLL_S = 0.02
 MANIFESTS_KEPT = 100
 
 log = logging.getLogger(__name__)
-
-
-class Busy(TimeoutError):
-    """Another process commits to the same folder for too long."""
 
 
 def staging_folder(transaction: Transaction) -> str:
@@ -99,7 +90,7 @@ class FolderWriter:
         reached: Callable[[str], None] = lambda step: None,
     ) -> bool:
         """Make each staged file visible under its final path; False where this batch was there already."""
-        with self._locked():
+        with locked(self.path, "lock"):
             self._finish_others()
             if self._last_version(transaction) >= transaction.version:
                 log.info("%s has batch %s already", self.path, transaction)
@@ -121,7 +112,7 @@ class FolderWriter:
 
     def abort(self, transaction: Transaction) -> None:
         """Forget what a failed batch has staged, unless it was committed after all."""
-        with self._locked():
+        with locked(self.path, "lock"):
             self._finish_others()
             self._unstage(transaction)
 
@@ -214,23 +205,6 @@ class FolderWriter:
             if os.path.exists(draft):
                 os.unlink(draft)
             raise
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        os.makedirs(os.path.join(self.path, HIDDEN), exist_ok=True)
-        deadline = time.monotonic() + LOCK_WAIT_S
-        with open(os.path.join(self.path, HIDDEN, "lock"), "a", encoding="utf-8") as lock:
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise Busy(
-                            f"{self.path}: another commit has held the folder for {LOCK_WAIT_S:.0f} s"
-                        ) from None
-                    time.sleep(LOCK_POLL_S)
-            yield
 
 
 def visible_files(path: str) -> list[str]:

@@ -10,21 +10,18 @@ retention, those of failed attempts among them. One such process works on a tabl
 from __future__ import annotations
 
 import argparse
-import fcntl
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
+from moldau.spark.lake.locks import HIDDEN, Busy, locked
 from moldau.spark.lake.options import LakeOptions, local_path
 
-HIDDEN = "_moldau"
 COMPACT_TRIES = 5
 TASKS = 2
 SPILL_BYTES = 512 << 20
@@ -52,14 +49,15 @@ def start(options: LakeOptions) -> None:
 
 def maintain(path: str, target_bytes: int, retention_hours: int) -> Maintained | None:
     """Compact and clean one table; None where another process is at it."""
-    with _alone(path) as alone:
-        if not alone:
-            return None
-        added, removed = _compact(path, target_bytes)
-        deleted = DeltaTable(path).vacuum(
-            retention_hours=retention_hours, dry_run=False, enforce_retention_duration=False, full=True
-        )
-        return Maintained(added, removed, len(deleted))
+    try:
+        with locked(path, "maintenance.lock", wait_s=0):
+            added, removed = _compact(path, target_bytes)
+            deleted = DeltaTable(path).vacuum(
+                retention_hours=retention_hours, dry_run=False, enforce_retention_duration=False, full=True
+            )
+    except Busy:
+        return None
+    return Maintained(added, removed, len(deleted))
 
 
 def _compact(path: str, target_bytes: int) -> tuple[int, int]:
@@ -74,18 +72,6 @@ def _compact(path: str, target_bytes: int) -> tuple[int, int]:
                 raise
             time.sleep(0.2 * 2**attempt)
     raise AssertionError("unreachable")
-
-
-@contextmanager
-def _alone(path: str) -> Iterator[bool]:
-    os.makedirs(os.path.join(path, HIDDEN), exist_ok=True)
-    with open(os.path.join(path, HIDDEN, "maintenance.lock"), "a", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
 
 
 def main() -> None:

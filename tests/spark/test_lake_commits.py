@@ -182,6 +182,28 @@ def test_a_failed_batch_is_cleaned_up_unless_it_was_committed(tmp_path: Path, ta
         assert not os.listdir(engine.path / HIDDEN / "staging")
 
 
+@both
+def test_a_write_without_a_name_that_fails_after_its_commit_keeps_its_files(
+    tmp_path: Path, table_format: str
+) -> None:
+    engine = Engine(tmp_path / "a lake at 100%", table_format, random.Random(1))
+    lake, transaction = engine.lake(), Transaction("write", 0)
+    messages = [lake.write(rows(0, 50), transaction, 0)]
+    lake.reached = fail_at("commit ends")  # type: ignore[method-assign]
+    with pytest.raises(Crash):
+        lake.commit(messages, transaction, keep_once=False)
+    lake.abort(messages, transaction, keep_once=False)
+    assert visible_rows(engine.path, table_format) == Counter(range(50))
+
+
+def fail_at(wanted: str) -> Any:
+    def reached(step: str) -> None:
+        if step == wanted:
+            raise Crash(step)
+
+    return reached
+
+
 def test_the_last_of_a_dead_batch_write_is_finished_by_the_next_one(tmp_path: Path) -> None:
     engine = Engine(tmp_path / "lake", "parquet", random.Random(1))
     dead = engine.lake()

@@ -15,6 +15,7 @@ import logging
 import os
 import random
 import time
+import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -110,14 +111,12 @@ class DeltaWriter:
     def abort(self, files: Sequence[WrittenFile], transaction: Transaction | None) -> None:
         """Remove files of a batch that failed, unless it was committed after all."""
         table = open_table(self.path)
-        named: set[str] = set()
-        if table is not None:
-            if transaction and is_committed(table, transaction):
-                return
-            named = {os.path.abspath(uri) for uri in table.file_uris()}
+        if table is not None and transaction and is_committed(table, transaction):
+            return
+        named = set() if table is None else set(relative_paths(table))
         for file in files:
-            full = os.path.abspath(os.path.join(self.path, file.path))
-            if full not in named and os.path.exists(full):
+            full = os.path.join(self.path, file.path)
+            if file.path not in named and os.path.exists(full):
                 os.unlink(full)
 
     def prepare(self) -> Any:
@@ -222,6 +221,12 @@ def tries() -> Iterable[bool]:
 def root_of(table: Any) -> str:
     """The table's folder."""
     return local_path(table.table_uri)
+
+
+def relative_paths(table: Any) -> list[str]:
+    """The table's files by their paths below its folder, which the log has in percent-encoding."""
+    actions = pa.table(table.get_add_actions(flatten=True))
+    return [urllib.parse.unquote(path) for path in actions.column("path").to_pylist()]
 
 
 def log_versions(path: str, first: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:

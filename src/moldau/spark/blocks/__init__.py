@@ -6,7 +6,8 @@
     fetching    the range by Fetch requests: leaders, retries, offsets out of range, the end by position
     answers     Fetch requests and answers as bytes
     brokers     who leads a partition; connections, kept between the tasks of a worker
-    connection  one blocking connection
+    connection  one blocking connection, with TLS and SASL (`security`) as `client_settings` has them
+    client_library  the same range by confluent-kafka, for what only librdkafka knows (OAUTHBEARER, GSSAPI)
     batches     the record batches of an answer: checksum, codec (`unfolding`), aborted transactions
     decode      records to `columns`: by the compiled `kernel` (`decode_fast`), or without it (`decode_plain`)
 

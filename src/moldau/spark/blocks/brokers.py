@@ -14,6 +14,7 @@ from typing import Final
 from uuid import UUID
 
 from moldau.base.errors import ErrorCode
+from moldau.spark.blocks.client_settings import ClientSettings
 from moldau.spark.blocks.connection import Address, Connection
 from moldau.spark.blocks.errors import ReadFailed, SecurityFailed
 from moldau.wire.primitives import WireError
@@ -25,7 +26,7 @@ IDLE_MAX: Final = 32
 DEFAULT_PORT: Final = 9092
 _NO_ID: Final = UUID(int=0)
 
-_idle: dict[tuple[int, Address], Connection] = {}
+_idle: dict[tuple[int, Address, ClientSettings], Connection] = {}
 
 
 class NotKnownYet(Exception):
@@ -64,7 +65,8 @@ def addresses(bootstrap_servers: str) -> list[Address]:
 class Brokers:
     """The cluster behind some bootstrap addresses, as one reader sees it."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
+    def __init__(self, bootstrap_servers: str, settings: ClientSettings | None = None) -> None:
+        self._settings = settings or ClientSettings()
         self._bootstrap = addresses(bootstrap_servers)
         self._known: list[Address] = []
 
@@ -105,11 +107,15 @@ class Brokers:
 
     def connect(self, address: Address) -> Connection:
         """A connection that nobody else uses: an idle one, or a new one."""
-        idle = _idle.pop((os.getpid(), address), None)
-        return Connection(address) if idle is None else idle
+        idle = _idle.pop((os.getpid(), address, self._settings), None)
+        if idle is not None and not idle.is_stale:
+            return idle
+        if idle is not None:
+            idle.close()
+        return Connection(address, self._settings)
 
     def give_back(self, connection: Connection) -> None:
-        key = (os.getpid(), connection.address)
+        key = (os.getpid(), connection.address, self._settings)
         for foreign in [
             key for key in _idle if key[0] != os.getpid()
         ]:  # of the process that this one was forked from

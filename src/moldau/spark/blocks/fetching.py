@@ -32,6 +32,7 @@ from moldau.spark.blocks.answers import (
 )
 from moldau.spark.blocks.batches import Found, Scanned, scan
 from moldau.spark.blocks.brokers import Brokers, Leader, NoSuchPartition, NotKnownYet
+from moldau.spark.blocks.client_settings import ClientSettings
 from moldau.spark.blocks.connection import ANSWER_BYTES_MAX, Connection
 from moldau.spark.blocks.errors import DataLoss, ReadFailed, SecurityFailed, TopicRecreated
 from moldau.spark.blocks.settings import ReadSettings, Split
@@ -39,7 +40,6 @@ from moldau.wire.primitives import WireError
 
 logger = logging.getLogger("moldau.spark")
 
-FETCH_BYTES: Final = 4 * 1024 * 1024
 EMPTY_ANSWERS: Final = 3
 UNKNOWN_TOPIC_S: Final = 10.0
 """How long a topic that nobody knows is waited for: it may be new, and the news on its way."""
@@ -80,12 +80,13 @@ class Fetched(NamedTuple):
 class Fetcher:
     """Reads one split once."""
 
-    def __init__(self, settings: ReadSettings, split: Split) -> None:
+    def __init__(self, settings: ReadSettings, client: ClientSettings, split: Split) -> None:
         self.split = split
         self._settings = settings
-        self._brokers = Brokers(settings.bootstrap_servers)
+        self._client = client
+        self._brokers = Brokers(settings.bootstrap_servers, client)
         self._position = split.first_offset
-        self._bytes_max = FETCH_BYTES
+        self._bytes_max = client.fetch_bytes
         self._connection: Connection | None = None
         self._leader: Leader | None = None
         self._version = VERSION_MAX
@@ -179,7 +180,7 @@ class Fetcher:
         if answer.error is ErrorCode.none:
             first_offset = self._position
             scanned = scan(answer.records, first_offset, self.split.next_offset)
-            self._bytes_max = FETCH_BYTES
+            self._bytes_max = self._client.fetch_bytes
             if scanned.next_offset > first_offset:
                 self._move_to(scanned.next_offset)
                 return Fetched(first_offset, answer, list(scanned.found))

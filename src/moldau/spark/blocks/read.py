@@ -9,6 +9,8 @@ from typing import Final
 import pyarrow as pa
 
 from moldau.spark.blocks.batches import Blocks
+from moldau.spark.blocks.client_library import LibraryReader
+from moldau.spark.blocks.client_settings import ClientSettings, client_of
 from moldau.spark.blocks.columns import TYPES, Columns
 from moldau.spark.blocks.decode import Decoder, decoder
 from moldau.spark.blocks.errors import CorruptData, DataLoss, UnsupportedFormat
@@ -28,20 +30,33 @@ def read_split(
 
     ReadFailed, or one of its kinds, where it cannot be read. With `fail_on_data_loss` off, what is gone is skipped.
     """
-    rows, blocks = Rows(settings.schema, split), Blocks()
-    decode = decode or decoder()
+    rows = Rows(settings.schema, split)
+    client = client_of(settings.client_config)
     try:
-        for fetched in Fetcher(settings, split).fetch():
-            records, aborted = fetched.answer.records, fetched.answer.aborted
-            for block in blocks.of(records, fetched.found, aborted):
-                columns = decode(block, settings.schema.names, fetched.first_offset, split.next_offset)
-                yield from rows.batches(columns)
-    except (CorruptData, UnsupportedFormat) as reason:
-        raise type(reason)(f"reading {split}: {reason}.") from None
+        if client is None:
+            found = LibraryReader(settings, split).columns(settings.schema.names)
+        else:
+            found = read_columns(settings, client, split, decode or decoder())
+        for columns in found:
+            yield from rows.batches(columns)
     except DataLoss as reason:
         if settings.fail_on_data_loss:
             raise
         logger.warning("%s", reason)
+
+
+def read_columns(
+    settings: ReadSettings, client: ClientSettings, split: Split, decode: Decoder
+) -> Iterator[Columns]:
+    """By Fetch requests of our own."""
+    blocks = Blocks(client.check_crc)
+    try:
+        for fetched in Fetcher(settings, client, split).fetch():
+            records, aborted = fetched.answer.records, fetched.answer.aborted
+            for block in blocks.of(records, fetched.found, aborted):
+                yield decode(block, settings.schema.names, fetched.first_offset, split.next_offset)
+    except (CorruptData, UnsupportedFormat) as reason:
+        raise type(reason)(f"reading {split}: {reason}.") from None
 
 
 class Rows:

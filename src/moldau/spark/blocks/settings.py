@@ -39,7 +39,7 @@ class ReadSettings:
     """`schema` has the wanted columns in their order, as `to_arrow_schema(schema, timezone="UTC")` makes it:
     some of key, value, topic, partition, offset, timestamp, timestampType, headers.
 
-    `client_config` has the options `kafka.*` without that prefix.
+    `client_config` is librdkafka's, as `client_options.client_config` makes it of the options `kafka.*`.
     """
 
     bootstrap_servers: str

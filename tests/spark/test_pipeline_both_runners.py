@@ -1,0 +1,82 @@
+"""The same project under Spark's own `spark-pipelines run` and under `moldau pipeline run --once`: the same results."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from spark.pipelines import READ_ORDERS, add_orders, table, write
+
+DEADLINE_S = 280.0
+SQL = """\
+CREATE STREAMING TABLE kept AS SELECT id, item, price FROM STREAM orders WHERE price > 0;
+CREATE MATERIALIZED VIEW by_item AS SELECT item, count(*) AS orders, sum(price) AS revenue FROM kept GROUP BY item;
+"""
+PYTHON = (
+    READ_ORDERS
+    + """\
+@dp.table
+def teas():
+    return spark.readStream.table("kept").where(F.col("item") == "tea").select("id")
+
+dp.create_sink("lake", "moldau_lake", {"path": FOLDER + "/lake"})
+
+@dp.append_flow(target="lake")
+def to_lake():
+    return spark.readStream.table("kept").select("id", "price")
+"""
+)
+
+
+def project_in(folder: Path) -> Any:
+    folder.mkdir()
+    storage = folder / "storage"
+    spec = f"name: both\nstorage: {storage.as_uri()}\nlibraries:\n  - glob:\n      include: t/**\n"
+    project = write(folder, {"a.py": PYTHON, "b.sql": SQL}, spec)
+    add_orders(folder, "1", [(1, "tea", 3.5), (2, "pot", 30.0), (3, "tea", 4.0), (4, "cup", -1.0)])
+    return project
+
+
+def run(folder: Path, *command: str) -> None:
+    import pyspark
+
+    environment = os.environ | {
+        "SPARK_HOME": os.path.dirname(pyspark.__file__),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}",
+    }
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def warehouse_table(folder: Path, name: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(folder / "spark-warehouse" / name).to_pylist()
+    return sorted(rows, key=lambda row: [str(value) for value in row.values()])
+
+
+@pytest.mark.timeout(900)
+def test_both_runners_give_the_same(requires_spark: None, tmp_path: Path) -> None:
+    from deltalake import DeltaTable
+
+    ours = project_in(tmp_path / "ours")
+    run(ours.folder, sys.executable, "-c", "from moldau.cli import main; main()", "pipeline", "run", "--once")
+    sparks = project_in(tmp_path / "sparks")
+    settings = ("--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.ui.enabled=false")
+    run(sparks.folder, "spark-pipelines", "run", "--spec", "spark-pipeline.yml", *settings)
+    for name in ("kept", "teas", "by_item"):
+        assert table(ours, name) == warehouse_table(sparks.folder, name) != []
+    rows = [
+        sorted(DeltaTable(project.folder / "lake").to_pyarrow_table().to_pylist(), key=str)
+        for project in (ours, sparks)
+    ]
+    assert rows[0] == rows[1] == [{"id": 1, "price": 3.5}, {"id": 2, "price": 30.0}, {"id": 3, "price": 4.0}]

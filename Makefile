@@ -71,6 +71,10 @@ lake-rounds: spark-setup  ## kill what writes to the lake, at any step, ROUNDS=2
 	ROUNDS=$(or $(ROUNDS),20) $(PYTEST) -s --timeout=0 --seed $(or $(SEED),$$(date +%s)) \
 	  tests/spark/test_lake_commits.py tests/spark/test_lake_faults.py tests/spark/test_lake_merge.py
 
+.PHONY: spark-faults
+spark-faults: spark-setup  ## copy a topic with Spark while all of it is killed, at any step, ROUNDS=20 times (SEED=...)
+	ROUNDS=$(or $(ROUNDS),20) $(PYTEST) -s --seed $(or $(SEED),$$(date +%s)) tests/spark/test_sink_faults.py
+
 bench: setup interop-setup  ## Moldau and Apache Kafka side by side; writes docs/benchmarks.md
 	$(BIN)/python -m moldau.bench
 

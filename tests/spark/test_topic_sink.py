@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
 
 from moldau.testing import Cluster
+from spark.sink_readers import committed_messages
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,28 +31,7 @@ def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
 
 
 def records(cluster: Cluster, topic: str) -> list[Message]:
-    """All of them, by another client, which reads what is committed."""
-    reader = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap_servers,
-            "group.id": "reader",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-        }
-    )
-    partitions = reader.list_topics(topic, 30).topics[topic].partitions
-    reader.assign([TopicPartition(topic, index, 0) for index in partitions])
-    found, ended = [], 0
-    while ended < len(partitions):
-        message = reader.poll(30)
-        assert message is not None
-        if message.error() is None:
-            found.append(message)
-        else:
-            assert message.error().code() == KafkaError._PARTITION_EOF
-            ended += 1
-    reader.close()
-    return found
+    return committed_messages(cluster.bootstrap_servers, topic)
 
 
 def values(cluster: Cluster, topic: str) -> list[bytes]:

@@ -13,8 +13,6 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
-
 from moldau.spark.topic_sink.columns import Rows
 from moldau.spark.topic_sink.exactly_once import ExactlyOnceTask, TaskIdentity, Written
 from moldau.spark.topic_sink.options import SinkOptions
@@ -87,37 +85,9 @@ class Sink:
         return subprocess.run(command, timeout=120, check=False).returncode
 
     def committed(self) -> list[bytes]:
+        from spark.sink_readers import committed  # not where this is a program
+
         return sorted(committed(self.servers, self.topic))
-
-
-def committed(servers: str, topic: str) -> list[bytes]:
-    """What a reader with read_committed finds, up to where the topic ends for it now."""
-    reader = Consumer(
-        {
-            "bootstrap.servers": servers,
-            "group.id": "reader",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-        }
-    )
-    partitions = reader.list_topics(topic, 30).topics[topic].partitions
-    reader.assign([TopicPartition(topic, index, 0) for index in partitions])
-    found, ended = [], set()
-    while len(ended) < len(partitions):
-        message = reader.poll(60)
-        assert message is not None, "the topic's end was not reached within 60 s"
-        if message.error() is None:
-            found.append(message.value())
-        elif message.error().code() == KafkaError._PARTITION_EOF:
-            ended.add(message.partition())
-        else:
-            assert message.error().retriable() or message.error().code() in PASSING, message.error()
-    reader.close()
-    return found
-
-
-PASSING = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)
 
 
 def main() -> None:

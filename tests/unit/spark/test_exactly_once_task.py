@@ -155,6 +155,8 @@ def test_a_producer_is_kept_for_the_next_batch(sink: Sink) -> None:
     sink.attempt(0, TEN)
     sink.attempt(1, values(11, 20), steps.append)
     assert "producer kept" in steps and "fenced the others" not in steps
+    KEPT.close()
+    assert sink.attempt(1, values(11, 20)).replayed  # the last marker of the transaction counts
     assert sink.committed() == sorted(values(1, 20))
 
 

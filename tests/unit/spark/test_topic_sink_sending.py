@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from sink_attempts import committed
 
 from moldau.spark.topic_sink.clients import Kept
 from moldau.spark.topic_sink.columns import Rows
 from moldau.spark.topic_sink.options import SinkOptions
 from moldau.spark.topic_sink.sending import NotDelivered, Outlet
 from moldau.testing import Cluster
+from spark.sink_readers import committed
 
 
 @pytest.fixture(scope="module")

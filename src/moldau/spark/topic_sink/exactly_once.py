@@ -28,10 +28,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from moldau.spark.topic_sink.clients import Kept
-from moldau.spark.topic_sink.markers import Marker, Markers, MarkerUnreadable
+from moldau.spark.topic_sink.markers import Marker, MarkerGroup, MarkerUnreadable, ensure_topic
 from moldau.spark.topic_sink.sending import NotDelivered, Outlet
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ CALL_S = 30.0
 INIT_S_MAX = 120.0
 COMMIT_S_MAX = 120.0
 ABORT_S_MAX = 30.0
+WAIT_S = 2.0
 WAIT_PAUSE_S = 0.5
 ATTEMPTS_MAX = 3
 """How often a kept producer may turn out to be fenced before the task gives up: once is enough, but for races."""
@@ -93,14 +94,12 @@ class Tally:
 class Transactions:
     """A producer with a transactional id, and the marker that was there when nobody else could write one."""
 
-    def __init__(self, options: SinkOptions, transactional_id: str) -> None:
+    def __init__(self, options: SinkOptions, transactional_id: str, group: Any) -> None:
         config = {**options.producer, "transactional.id": transactional_id}
         self.outlet = Outlet(config, options.max_block_ms)
         self.marker: Marker | None = None
         self._marker_topic = options.marker_topic
-        member = Consumer({"group.id": transactional_id, "log_level": "0"})  # it talks to nobody
-        self._group = member.consumer_group_metadata()
-        member.close()
+        self._group = group
 
     @property
     def version(self) -> int:
@@ -153,7 +152,7 @@ class Transactions:
 
 
 KEPT: Kept[Transactions] = Kept()
-MARKERS: Kept[Markers] = Kept(kept_max=2)
+MARKERS: Kept[MarkerGroup] = Kept()
 
 
 def is_fencing(error: Any) -> bool:
@@ -188,39 +187,40 @@ class ExactlyOnceTask:
             return Written(0, replayed=False)
         batches = chain([first], batches)
         self._reached("begin")
-        key = tuple(sorted(self._options.admin.items())), self._options.marker_topic
-        self._markers = MARKERS.take(key) or Markers(self._options.admin, self._options.marker_topic)
+        config = tuple(sorted(self._options.admin.items()))
+        ensure_topic(config, self._options.marker_topic)
+        key = config, self._options.marker_topic, self._id
+        markers = MARKERS.take(key) or MarkerGroup(self._options.admin, self._options.marker_topic, self._id)
         try:
-            return self._write(batches)
+            return self._write(batches, markers)
         finally:
-            MARKERS.give_back(key, self._markers)
+            MARKERS.give_back(key, markers)
 
-    def _write(self, batches: Iterator[Rows]) -> Written:
+    def _write(self, batches: Iterator[Rows], markers: MarkerGroup) -> Written:
         began_s = time.monotonic()
         try:
-            transactions = self._start()
+            transactions = self._start(markers)
             if isinstance(transactions, Marker):
                 self._count(batches)
                 return self._compare(transactions)
             self._transact(transactions, batches)
         except Fenced as reason:
-            return self._wait_for_the_other(batches, str(reason), began_s)
+            return self._wait_for_the_other(batches, markers, str(reason), began_s)
         KEPT.give_back(self._key, transactions)
         return Written(self._tally.rows, replayed=False)
 
     # Steps 1 to 3
 
-    def _start(self) -> Transactions | Marker:
+    def _start(self, markers: MarkerGroup) -> Transactions | Marker:
         """A producer in a transaction that nobody else can write beside; or the marker that says that all is done."""
-        self._markers.ensure_topic()
         for _ in range(ATTEMPTS_MAX):
-            seen = self._markers.read(self._id, stable=False)
+            seen = markers.read()
             self._reached("marker read")
             if seen is not None and seen.version >= self._identity.version:
                 return seen
             kept = KEPT.take(self._key)
             if kept is None:
-                return self._start_anew()
+                return self._start_anew(markers)
             if self._begin_kept(kept, seen):
                 return kept
             kept.close()
@@ -238,12 +238,12 @@ class ExactlyOnceTask:
         self._reached("producer kept")
         return True
 
-    def _start_anew(self) -> Transactions | Marker:
-        transactions = Transactions(self._options, self._id)
+    def _start_anew(self, markers: MarkerGroup) -> Transactions | Marker:
+        transactions = Transactions(self._options, self._id, markers.metadata)
         try:
             transactions.init()
             self._reached("fenced the others")
-            transactions.marker = self._markers.read(self._id, stable=True)
+            transactions.marker = markers.read_stable()
             self._reached("marker read again")
             if transactions.marker is not None and transactions.version >= self._identity.version:
                 KEPT.give_back(self._key, transactions)
@@ -291,7 +291,9 @@ class ExactlyOnceTask:
         for rows in batches:
             self._tally.add(rows)
 
-    def _wait_for_the_other(self, batches: Iterator[Rows], reason: str, began_s: float) -> Written:
+    def _wait_for_the_other(
+        self, batches: Iterator[Rows], markers: MarkerGroup, reason: str, began_s: float
+    ) -> Written:
         timeout_s = self._options.transaction_timeout_ms / 1000
         if time.monotonic() - began_s > timeout_s:
             raise TaskFailed(
@@ -302,7 +304,7 @@ class ExactlyOnceTask:
         deadline_s = time.monotonic() + timeout_s
         while time.monotonic() < deadline_s:
             try:
-                seen = self._markers.read(self._id, stable=True, within_s=WAIT_PAUSE_S)
+                seen = markers.read_stable(within_s=WAIT_S)
             except MarkerUnreadable:
                 continue
             if seen is not None and seen.version >= self._identity.version:

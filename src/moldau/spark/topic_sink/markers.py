@@ -7,7 +7,9 @@ offsets do (`offsets.retention.minutes`, seven days by default), which bounds ho
 mid-batch.
 
 Two ways to read (KIP-447): *unstable* gives what is committed, whatever transaction is open; *stable* has no answer
-while one is. Both ask again while a coordinator moves or loads, for `READ_S_MAX` at most.
+while one is. A consumer asks for the one or the other by its isolation level. (librdkafka's admin client could do both,
+but the process ends with a segmentation fault where a coordinator has moved: OffsetFetch wants a consumer's state
+there.) Both ask again while a coordinator moves or loads, for `READ_S_MAX` at most.
 """
 
 from __future__ import annotations
@@ -15,15 +17,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
-    KafkaError,
-    KafkaException,
-    TopicCollection,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 READ_S_MAX = 60.0
@@ -78,61 +75,84 @@ class Marker:
         return cls(offset.offset - 1, int(words[1]), int(words[2], 16))
 
 
-class Markers:
-    """The markers of a cluster."""
+class MarkerGroup:
+    """The group that one task's markers are committed for."""
 
-    def __init__(self, config: dict[str, str], topic: str) -> None:
-        self.topic = topic
-        self._admin = AdminClient({"log_level": "3", **config})
-        self._has_topic = False
+    def __init__(self, config: dict[str, str], topic: str, group: str) -> None:
+        self._config = {
+            "log_level": "3",
+            **config,
+            "group.id": group,
+            "enable.auto.commit": "false",
+        }
+        self._topic = topic
+        self._group = group
+        self._reader = self._consumer("read_uncommitted")
 
-    def read(self, group: str, *, stable: bool, within_s: float = READ_S_MAX) -> Marker | None:
-        """MarkerUnreadable where it cannot be found out in that time: a transaction is open, no coordinator answers."""
-        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(self.topic, 0)])
+    def _consumer(self, isolation_level: str) -> Any:
+        return Consumer({**self._config, "isolation.level": isolation_level})
 
+    @property
+    def metadata(self) -> Any:
+        """What a producer wants, to send offsets for it."""
+        return self._reader.consumer_group_metadata()
+
+    def read(self) -> Marker | None:
+        """What is committed. MarkerUnreadable where no coordinator answers in time."""
+        return self._read(self._reader, READ_S_MAX)
+
+    def read_stable(self, within_s: float = READ_S_MAX) -> Marker | None:
+        """What is committed, when no transaction is open that has another marker."""
+        reader = self._consumer("read_committed")
+        try:
+            return self._read(reader, within_s)
+        finally:
+            reader.close()
+
+    def _read(self, reader: Any, within_s: float) -> Marker | None:
         def ask() -> Any:
-            found = self._admin.list_consumer_group_offsets(
-                [asked], require_stable=stable, request_timeout=REQUEST_S
-            )
-            offset = found[group].result(REQUEST_S + 5).topic_partitions[0]
+            (offset,) = reader.committed([TopicPartition(self._topic, 0)], min(REQUEST_S, within_s))
             if offset.error is not None:
                 raise KafkaException(offset.error)
             return offset
 
-        return Marker.of(self._patiently(ask, f"the marker of {group}", within_s))
+        return Marker.of(patiently(ask, f"the marker of {self._group}", within_s))
 
-    def ensure_topic(self) -> None:
-        """The topic is there when this returns; it is created where it is not, with the cluster's defaults."""
-        if not self._has_topic:
-            self._patiently(self._create_topic, f"topic {self.topic}", READ_S_MAX)
-            self._has_topic = True
+    def close(self) -> None:
+        self._reader.close()
 
-    def _create_topic(self) -> None:
+
+@lru_cache(maxsize=16)
+def ensure_topic(config: tuple[tuple[str, str], ...], topic: str) -> None:
+    """The topic is there when this returns; it is created where it is not, with the cluster's defaults."""
+    admin = AdminClient({"log_level": "3", **dict(config)})
+
+    def create() -> None:
         try:
-            described = self._admin.describe_topics(TopicCollection([self.topic]), request_timeout=REQUEST_S)
-            described[self.topic].result(REQUEST_S + 5)
+            described = admin.describe_topics(TopicCollection([topic]), request_timeout=REQUEST_S)
+            described[topic].result(REQUEST_S + 5)
             return
         except KafkaException as error:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise
-        new = NewTopic(self.topic, num_partitions=1, replication_factor=-1)
+        new = NewTopic(topic, num_partitions=1, replication_factor=-1)
         try:
-            self._admin.create_topics([new], request_timeout=REQUEST_S)[self.topic].result(REQUEST_S + 5)
+            admin.create_topics([new], request_timeout=REQUEST_S)[topic].result(REQUEST_S + 5)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
 
-    def _patiently(self, ask: Callable[[], Any], what: str, within_s: float) -> Any:
-        deadline_s, pause_s = time.monotonic() + within_s, 0.02
-        while True:
-            try:
-                return ask()
-            except KafkaException as failure:
-                error = failure.args[0]
-                if error.code() not in PASSING or time.monotonic() + pause_s > deadline_s:
-                    raise MarkerUnreadable(f"{what}: {error.str()}") from None
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+    patiently(create, f"topic {topic}", READ_S_MAX)
 
-    def close(self) -> None:
-        self._admin.poll(0)
+
+def patiently(ask: Callable[[], Any], what: str, within_s: float) -> Any:
+    deadline_s, pause_s = time.monotonic() + within_s, 0.02
+    while True:
+        try:
+            return ask()
+        except KafkaException as failure:
+            error = failure.args[0]
+            if error.code() not in PASSING or time.monotonic() + pause_s > deadline_s:
+                raise MarkerUnreadable(f"{what}: {error.str()}") from None
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, PAUSE_S_MAX)

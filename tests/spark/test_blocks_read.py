@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from uuid import uuid4
 
@@ -30,17 +31,24 @@ from spark.topics import (
     whole,
 )
 
+SETTINGS = {"log.retention.ms": -1, "log.cleaner.backoff.ms": 50}
+COMPACTED = {
+    "cleanup_policy": "compact",
+    "segment_bytes": 1 << 20,
+    "min_cleanable_dirty_ratio": 0.01,
+    "max_compaction_lag_ms": 1,
+}
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 @pytest.fixture(scope="module", params=["moldau", "kafka"])
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if request.param == "moldau":
-        with Cluster() as cluster:
+        with Cluster(config={"log.cleaner.backoff.ms": 50}) as cluster:
             yield cluster.bootstrap_servers
     else:
         request.getfixturevalue("requires_kafka")
-        with KafkaServer(tmp_path_factory.mktemp("kafka"), {"log.retention.ms": -1}) as server:
+        with KafkaServer(tmp_path_factory.mktemp("kafka"), SETTINGS) as server:
             yield server.bootstrap_servers
 
 
@@ -177,6 +185,28 @@ def test_an_open_transaction_is_waited_for_and_then_named(bootstrap: str, topic:
     with pytest.raises(ReadFailed, match="up to 0 only: a transaction is open there"):
         rows_of(settings_of(bootstrap, read_committed=True, timeout_ms=700), whole(topic, 1))
     producer.abort_transaction(TIMEOUT_S)
+
+
+def test_gaps_that_compaction_leaves_are_passed_over(
+    bootstrap: str, topic_names: Callable[[str], str]
+) -> None:
+    """Five keys in several segments: of all but the last one only the newest record of each key stays."""
+    name, count = topic_names("compacted"), 600
+    create_topic(bootstrap, name, **COMPACTED)
+    producer = new_producer(bootstrap, batch_num_messages=10)
+    for number in range(count):
+        producer.produce(name, b"%d " % number * 2000, b"%d" % (number % 5), partition=0)
+    assert producer.flush(TIMEOUT_S) == 0
+    settings = settings_of(bootstrap, "key", "value", "offset")
+    deadline = time.monotonic() + TIMEOUT_S
+    while len(rows := rows_of(settings, whole(name, count))) > count // 2:
+        assert time.monotonic() < deadline, f"{len(rows)} records are left"
+        time.sleep(0.05)
+    offsets = [row["offset"] for row in rows]
+    assert offsets == sorted(offsets) and offsets[-5:] == list(range(count - 5, count))  # type: ignore[type-var]
+    assert all(row["value"] == b"%d " % row["offset"] * 2000 for row in rows)  # type: ignore[operator]
+    assert rows_of(settings, whole(name, 5)) == []  # nothing of this range is left
+    assert [row["offset"] for row in rows_of(settings, whole(name, count, count - 3))] == offsets[-3:]
 
 
 def test_deleted_offsets_are_data_loss_or_skipped(

@@ -85,11 +85,15 @@ def fill(bootstrap: str, topic: str, size: int, codec: str, rows: int, batch_byt
 
 
 def _create_topic(connection: RawConnection, topic: str) -> None:
+    """One that keeps everything: the records' time is long past."""
     cls = request_class(19, 5)
     topics = nested(cls, "topics")
+    keep = nested(topics, "configs")(name="retention.ms", value="-1")
     answer = connection.ask(
         cls(
-            topics=(topics(name=topic, num_partitions=1, replication_factor=1, assignments=(), configs=()),),
+            topics=(
+                topics(name=topic, num_partitions=1, replication_factor=1, assignments=(), configs=(keep,)),
+            ),
             timeout=datetime.timedelta(seconds=30),
             validate_only=False,
         )

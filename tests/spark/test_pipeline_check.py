@@ -217,3 +217,28 @@ def test_columns_of_flows_into_one_table_have_one_type(spark: SparkSession, tmp_
         "t/b.sql:3: the column 'id' is double here and int in the flow at t/b.sql:2.",
         "t/b.sql:5: 'h' has a column 'price', which the schema of 'u' at t/b.sql:4 does not have.",
     ]
+
+
+def test_options_and_rows_that_our_formats_refuse_are_found_before_a_start(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    python = READ_ORDERS + (
+        "SERVERS = {'kafka.bootstrap.servers': 'localhost:1'}\n"  # 8
+        "dp.create_sink('nowhere', 'moldau', {'topic': 'x'})\n"
+        "dp.create_sink('topic', 'moldau', {**SERVERS, 'topic': 'x'})\n"
+        "dp.create_sink('lake', 'moldau_lake', {'path': '/x', 'partitonBy': 'id'})\n"
+        "for sink in ('nowhere', 'topic', 'lake'):\n"  # 12
+        "    @dp.append_flow(target=sink, name='to_' + sink)\n"
+        "    def rows():\n        return spark.readStream.table('orders')\n"
+        "@dp.table\n"  # 16
+        "def everything():\n    return spark.readStream.format('moldau').options(**SERVERS).load()\n"
+    )
+    found = mistakes(spark, tmp_path, {"a.py": python})
+    expected = [
+        "t/a.py:9: the sink 'nowhere': Option 'kafka.bootstrap.servers' must be specified",
+        "t/a.py:11: the sink 'lake': unknown option partitonby: did you mean partitionBy?",
+        "t/a.py:13: the rows of 'to_topic': Required attribute 'value' not found.",
+        "t/a.py:18: ",
+    ]
+    assert [line[: len(start)] for line, start in zip(found, expected, strict=True)] == expected
+    assert "subscribe" in found[3]

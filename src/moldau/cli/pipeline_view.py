@@ -104,7 +104,7 @@ class Lines:
             return
         self._next = now + SUMMARY_S
         for flow in flows:
-            if self._rows.get(flow.flow) != flow.rows + flow.batches:
+            if self._rows.get(flow.flow, 0) != flow.rows + flow.batches:
                 self._rows[flow.flow] = flow.rows + flow.batches
                 self.happened(flow, "has gone on") if self._as_json else self._print(
                     f"{clock()} {flow.flow}: {summary(flow.document())}"

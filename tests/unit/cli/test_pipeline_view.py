@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from moldau.cli import pipeline_view
 from moldau.cli.pipeline_view import Lines, drawing, summary, table_lines
 from moldau.spark.pipeline.progress import FlowProgress, State
 
@@ -61,3 +62,15 @@ def test_events_are_lines_or_json_documents(capsys: pytest.CaptureFixture[str]) 
     plain, document = capsys.readouterr().out.splitlines()
     assert plain.endswith(" orders_kept is started")
     assert json.loads(document)["event"] == "is started" and json.loads(document)["lag"] == 7
+
+
+def test_only_flows_that_have_gone_on_get_a_line_now_and_then(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline_view, "SUMMARY_S", 0.0)
+    lines = Lines(as_json=False)
+    kept, counted, _ = flows()
+    lines.look([kept, counted])
+    lines.look([kept, counted])
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.endswith(" orders_kept: 12,345 rows in 3 batches, 62 rows/s, lag 7")

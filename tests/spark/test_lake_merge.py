@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import random
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from moldau.spark.lake import delta
 from moldau.spark.lake.history import BadChange
 from moldau.spark.lake.maintenance import maintain
 from moldau.spark.lake.merge import Changes, apply_changes, merge, state_path
@@ -26,7 +30,7 @@ Event = tuple[int, int, bool, str | None, float | None]
 """Key, sequence, deleted, a tracked value, an untracked one."""
 SCHEMA = pa.schema(
     [
-        ("Key id", pa.int64()),
+        ("Key id", pa.string()),
         ("name", pa.string()),
         ("score", pa.float64()),
         ("__sequence", pa.int64()),
@@ -37,7 +41,7 @@ SCHEMA = pa.schema(
 
 def table_of(events: list[Event]) -> pa.Table:
     rows = [
-        {"Key id": key, "name": name, "score": score, "__sequence": sequence, "__deleted": deleted}
+        {"Key id": str(key), "name": name, "score": score, "__sequence": sequence, "__deleted": deleted}
         for key, sequence, deleted, name, score in events
     ]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
@@ -60,7 +64,7 @@ def model(events: list[Event], scd_type: int) -> set[Any]:
         history = [by_sequence[sequence] for sequence in sorted(by_sequence)]
         if scd_type == 1:
             if not history[-1][2]:
-                rows.add((key, history[-1][3], history[-1][4]))
+                rows.add((str(key), history[-1][3], history[-1][4]))
             continue
         opened: tuple[Any, ...] | None = None
         for _, sequence, deleted, name, score in history:
@@ -68,7 +72,7 @@ def model(events: list[Event], scd_type: int) -> set[Any]:
                 rows.add((*opened, sequence))
                 opened = None
             if not deleted:
-                opened = (key, name, score, opened[3] if opened else sequence)
+                opened = (str(key), name, score, opened[3] if opened else sequence)
         if opened is not None:
             rows.add((*opened, None))
     return rows
@@ -140,7 +144,70 @@ def test_a_batch_that_died_between_state_and_table_is_finished_by_its_replay(tmp
     assert DeltaTable.is_deltatable(state_path(str(tmp_path))) and not DeltaTable.is_deltatable(str(tmp_path))
     assert merge(first, changes(1), str(tmp_path), Transaction("flow", 0))
     assert not merge(first, changes(1), str(tmp_path), Transaction("flow", 0))
-    assert rows_of(tmp_path) == [(1, "a", 1.0)]
+    assert rows_of(tmp_path) == [("1", "a", 1.0)]
+
+
+def test_merged_rows_are_found_by_duckdb_and_pandas(tmp_path: Path) -> None:
+    events = [(key, 1, False, f"n{key}", 1.0) for key in range(5)]
+    merge(table_of(events), changes(2), str(tmp_path), Transaction("flow", 0))
+    merge(table_of([(1, 2, False, "other", 1.0)]), changes(2), str(tmp_path), Transaction("flow", 1))
+    dataset = DeltaTable(str(tmp_path)).to_pyarrow_dataset()
+    assert duckdb.from_arrow(dataset).filter("name = 'n1'").fetchall() == [("1", "n1", 1.0, 1, 2)]
+    assert len(DeltaTable(str(tmp_path)).to_pandas(filters=[("name", "=", "other")])) == 1
+
+
+@pytest.mark.parametrize("scd_type", [1, 2])
+def test_merges_and_compactions_at_once_lose_and_double_nothing(tmp_path: Path, scd_type: int) -> None:
+    chance = random.Random(scd_type)
+    events = [event for _ in range(4) for event in random_events(chance)]
+    by_moment = {event[:2]: event for event in events}
+    sent = list(by_moment.values())
+    chance.shuffle(sent)
+    done = threading.Event()
+    failed: list[BaseException] = []
+
+    def compact() -> None:
+        try:
+            while not done.is_set():
+                for path in (str(tmp_path), state_path(str(tmp_path))):
+                    if DeltaTable.is_deltatable(path):
+                        maintain(path, 1 << 20, 168)
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=compact)
+    thread.start()
+    try:
+        for number in range(12):
+            merge(table_of(sent[number::12]), changes(scd_type), str(tmp_path), Transaction("flow", number))
+    finally:
+        done.set()
+        thread.join(60)
+    assert not failed, failed
+    found = rows_of(tmp_path)
+    assert len(found) == len(set(found)) and set(found) == model(sent, scd_type)
+
+
+def test_a_merge_whose_files_were_compacted_meanwhile_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        merge(
+            table_of([(number, 1, False, "a", 1.0)]), changes(1), str(tmp_path), Transaction("flow", number)
+        )
+    original = delta.DeltaWriter.write
+    calls: list[str] = []
+
+    def write(self: delta.DeltaWriter, *arguments: Any, **named: Any) -> None:
+        calls.append(self.path)
+        if calls.count(str(tmp_path)) == 1 and self.path == str(tmp_path):
+            maintain(self.path, 1 << 20, 168)
+        original(self, *arguments, **named)
+
+    monkeypatch.setattr(delta.DeltaWriter, "write", write)
+    merge(table_of([(1, 2, False, "b", 1.0)]), changes(1), str(tmp_path), Transaction("flow", 3))
+    assert sorted(rows_of(tmp_path)) == [("0", "a", 1.0), ("1", "b", 1.0), ("2", "a", 1.0)]
+    assert calls.count(str(tmp_path)) == 2
 
 
 def test_a_late_upsert_does_not_bring_a_deleted_row_back(tmp_path: Path) -> None:
@@ -148,7 +215,46 @@ def test_a_late_upsert_does_not_bring_a_deleted_row_back(tmp_path: Path) -> None
     merge(table_of([(1, 4, False, "a", 1.0)]), changes(1), str(tmp_path), Transaction("flow", 1))
     assert rows_of(tmp_path) == []
     merge(table_of([(1, 6, False, "b", 1.0)]), changes(1), str(tmp_path), Transaction("flow", 2))
-    assert rows_of(tmp_path) == [(1, "b", 1.0)]
+    assert rows_of(tmp_path) == [("1", "b", 1.0)]
+
+
+def test_several_keys_name_a_row_and_a_row_moves_with_its_partition(tmp_path: Path) -> None:
+    schema = pa.schema(
+        [
+            ("a", pa.string()),
+            ("b", pa.date32()),
+            ("kind", pa.string()),
+            ("__sequence", pa.int64()),
+            ("__deleted", pa.bool_()),
+        ]
+    )
+
+    def batch(*rows: tuple[str, int, str, int]) -> pa.Table:
+        columns = zip(
+            *((a, datetime.date(2026, 11, b), kind, n, False) for a, b, kind, n in rows), strict=True
+        )
+        return pa.table(
+            [pa.array(list(column), field.type) for column, field in zip(columns, schema, strict=True)],
+            schema=schema,
+        )
+
+    rule = Changes(("a", "b"), "unused")
+    merge(
+        batch(("x", 1, "p q/100%", 1), ("x", 2, "p q/100%", 1), ("y", 1, "q", 1)),
+        rule,
+        str(tmp_path),
+        Transaction("f", 0),
+        ("kind",),
+    )
+    merge(
+        batch(("x", 1, "q", 2), ("y", 2, "p q/100%", 1)), rule, str(tmp_path), Transaction("f", 1), ("kind",)
+    )
+    found = {
+        (row["a"], row["b"].day, row["kind"])
+        for row in DeltaTable(str(tmp_path)).to_pyarrow_table().to_pylist()
+    }
+    assert found == {("x", 1, "q"), ("x", 2, "p q/100%"), ("y", 1, "q"), ("y", 2, "p q/100%")}
+    assert DeltaTable(str(tmp_path)).metadata().partition_columns == ["kind"]
 
 
 @pytest.mark.parametrize("scd_type", [1, 2])

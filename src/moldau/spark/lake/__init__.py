@@ -11,6 +11,7 @@
     maintenance    small files made large, old files removed: a process of its own
     locks          one process at a time
     history        change events in order: the latest per key, or the intervals that they make
+    replace        rows replaced by their keys, copy on write
     merge          change data into Delta (SCD types 1 and 2), on top of it
     data_source    the format `moldau_lake` itself
 

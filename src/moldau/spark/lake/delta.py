@@ -23,7 +23,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Field, Schema, write_deltalake
 from deltalake import Transaction as AppTransaction
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from moldau.spark.lake import schema as schemas
 from moldau.spark.lake.files import WrittenFile
@@ -99,7 +99,7 @@ class DeltaWriter:
                 reached("before schema")
                 table = self._evolve(table)
                 reached("before commit")
-                self._write(table, files, transaction, overwrite)
+                self.write(table, files, transaction, overwrite)
                 reached("after commit")
                 return True
             except CommitFailedError as conflict:
@@ -155,9 +155,15 @@ class DeltaWriter:
             return table
         return DeltaTable(self.path)
 
-    def _write(
-        self, table: Any, files: Sequence[WrittenFile], transaction: Transaction | None, overwrite: bool
+    def write(
+        self,
+        table: Any,
+        files: Sequence[WrittenFile],
+        transaction: Transaction | None,
+        overwrite: bool = False,
+        removed: Sequence[tuple[str, tuple[tuple[str, str | None], ...]]] = (),
     ) -> None:
+        """One commit to `table` as it was read: files join it, and removed ones (full path, partition) leave it."""
         for file in files:
             if not os.path.exists(os.path.join(self.path, file.path)):
                 raise FileNotFoundError(
@@ -177,19 +183,28 @@ class DeltaWriter:
             )
             for file in files
         ]
+        root = root_of(table)
+        gone = [
+            RemoveAction(os.path.relpath(path, root), True, now_ms, partition_values=dict(values))
+            for path, values in removed
+        ]
         table.create_write_transaction(
-            actions,
+            [*actions, *gone],
             mode="overwrite" if overwrite else "append",
             schema=table.schema(),
             partition_by=columns,
-            commit_properties=properties(transaction),
+            commit_properties=properties(transaction, alone=bool(removed)),
         )
 
 
-def properties(transaction: Transaction | None, **metadata: str) -> Any:
-    """What a commit carries: the (application, version) that it is kept once for."""
+def properties(transaction: Transaction | None, alone: bool) -> Any:
+    """What a commit carries: the (application, version) that it is kept once for.
+
+    deltalake lets appends pass each other, and takes a commit that removes files for one: `alone` is the very next
+    version of the table, or a conflict.
+    """
     marks = [AppTransaction(transaction.app_id, transaction.version)] if transaction else None
-    return CommitProperties(app_transactions=marks, custom_metadata=metadata or None)
+    return CommitProperties(app_transactions=marks, max_commit_retries=0 if alone else None)
 
 
 def is_committed(table: Any, transaction: Transaction) -> bool:

@@ -26,21 +26,19 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake.exceptions import CommitFailedError
 
 from moldau.spark.lake import delta, history, maintenance
 from moldau.spark.lake.history import DELETED, END_AT, SEQUENCE, START_AT, BadChange
 from moldau.spark.lake.locks import HIDDEN, locked
 from moldau.spark.lake.options import LakeOptions, Transaction
+from moldau.spark.lake.replace import Keys, replace_rows, rows_of
 from moldau.spark.lake.schema import canonical
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-GONE = "__gone"
-"""The mark of a row that is to leave the table."""
-RESERVED = (SEQUENCE, DELETED, START_AT, END_AT, GONE)
-SPILL_BYTES = 512 << 20
+FRESH = "__fresh"
+RESERVED = (SEQUENCE, DELETED, START_AT, END_AT, FRESH)
 
 
 @dataclass(frozen=True)
@@ -178,22 +176,15 @@ def _latest(
     keys = list(changes.keys)
     names = [name for name in events.column_names if name not in (SEQUENCE, DELETED)]
     known = _rows_of(state_path(path), events, keys)
-    winners = history.latest(events, keys)
-    if known is not None:
-        columns = [*keys, SEQUENCE, DELETED]
-        old = known.select(columns).cast(_schema_of(winners, columns))
-        together = pa.concat_tables([old, winners], promote_options="default")
-        is_new = pa.array([False] * old.num_rows + [True] * winners.num_rows)
-        # A winner that is known already stays one (it comes last): its batch may have died before the table had it.
-        winners = history.latest(together.append_column("__new", is_new), keys)
-        winners = winners.filter(winners.column("__new")).drop_columns(["__new"])
+    winners = _not_beaten(history.latest(events, keys), known, keys, keys)
     if not winners.num_rows:
         return
     state = winners.select([*keys, SEQUENCE, DELETED])
-    _merge_into(state_path(path), state, keys, transaction)
+    replace_rows(state_path(path), state.slice(0, 0), state, keys, transaction)
     reached("state is merged")
-    rows = winners.select([*names, DELETED])
-    _merge_into(path, rows.rename_columns([*names, GONE]), keys, transaction, partition_by)
+    leaving = winners.filter(winners.column(DELETED)).select(names)
+    arriving = winners.filter(pc.invert(winners.column(DELETED))).select(names)
+    replace_rows(path, leaving, arriving, keys, transaction, partition_by)
 
 
 def _intervals(
@@ -211,7 +202,9 @@ def _intervals(
     everything = fresh
     if known is not None:
         everything = pa.concat_tables([known, fresh], promote_options="permissive")
-    _merge_into(state_path(path), _beside_deletions(known, fresh, keys), [*keys, SEQUENCE], transaction)
+    moments = [*keys, SEQUENCE]
+    state = _not_beaten(fresh, known, keys, moments)
+    replace_rows(state_path(path), state.slice(0, 0), state, moments, transaction)
     reached("state is merged")
     names = [name for name in everything.column_names if name not in (SEQUENCE, DELETED)]
     after = history.intervals(everything, keys, changes.tracked(names))
@@ -222,29 +215,27 @@ def _intervals(
             if field.name not in before.column_names:
                 before = before.append_column(field, pa.nulls(before.num_rows, field.type))
         after, gone = history.difference(before, after, [*keys, START_AT])
-    rows = pa.concat_tables([_flagged(after, False), _flagged(gone, True)])
-    if rows.num_rows or before is None:
-        _merge_into(path, rows, [*keys, START_AT], transaction, partition_by)
+    if after.num_rows or gone.num_rows or before is None:
+        replace_rows(path, gone, after, [*keys, START_AT], transaction, partition_by)
 
 
-def _flagged(rows: Any, gone: bool) -> Any:
-    return rows.append_column(GONE, pa.array([gone] * rows.num_rows, pa.bool_()))
+def _not_beaten(fresh: Any, known: Any, keys: Sequence[str], by: Sequence[str]) -> Any:
+    """The fresh events that no known one comes after, for equal values in `by`.
 
-
-def _beside_deletions(known: Any, fresh: Any, keys: Sequence[str]) -> Any:
-    """The fresh events without those that a known deletion of the same sequence beats."""
+    One that is known itself is not beaten: its batch may have died before the table had it.
+    """
     if known is None:
         return fresh
     columns = [*keys, SEQUENCE, DELETED]
-    old = known.select(columns).cast(_schema_of(fresh, columns))
-    flags = pa.array([False] * old.num_rows + [True] * fresh.num_rows)
-    together = pa.concat_tables([old, fresh], promote_options="default").append_column("__new", flags)
-    winners = history.latest(together, [*keys, SEQUENCE])
-    return winners.filter(winners.column("__new")).drop_columns(["__new"]).select(fresh.column_names)
+    old = known.select(columns).cast(_schema_of(fresh.schema, columns))
+    is_fresh = pa.array([False] * old.num_rows + [True] * fresh.num_rows)
+    together = pa.concat_tables([old, fresh], promote_options="default").append_column(FRESH, is_fresh)
+    last = history.latest(together, by)
+    return last.filter(last.column(FRESH)).select(fresh.column_names)
 
 
-def _schema_of(table: Any, columns: Sequence[str]) -> Any:
-    return pa.schema([table.schema.field(name) for name in columns])
+def _schema_of(schema: Any, columns: Sequence[str]) -> Any:
+    return pa.schema([schema.field(name) for name in columns])
 
 
 def _rows_of(path: str, events: Any, keys: Sequence[str]) -> Any:
@@ -252,18 +243,8 @@ def _rows_of(path: str, events: Any, keys: Sequence[str]) -> Any:
     table = delta.open_table(path)
     if table is None:
         return None
-    wanted = pc.scalar(True)
-    for name in keys:
-        wanted = wanted & pc.field(name).isin(events.column(name).combine_chunks().unique())
     schema = delta.arrow_schema(table)
-    found = table.to_pyarrow_dataset(schema=schema).to_table(filter=wanted)
-    if len(keys) == 1:
-        return found
-    codes = history.groups(
-        pa.concat_tables([found.select(keys), events.select(keys)], promote_options="permissive"), keys
-    )
-    is_wanted = pc.is_in(pa.array(codes[: found.num_rows]), pa.array(codes[found.num_rows :]))
-    return found.filter(is_wanted)
+    return rows_of(table, Keys(events.select(keys).cast(_schema_of(schema, keys))))
 
 
 def _fit(events: Any, table: Any) -> Any:
@@ -274,54 +255,3 @@ def _fit(events: Any, table: Any) -> Any:
     return events.cast(
         pa.schema([field.with_name(name) for field, name in zip(plan.rows, events.column_names, strict=True)])
     )
-
-
-def _merge_into(
-    path: str, rows: Any, keys: Sequence[str], transaction: Transaction, partition_by: Sequence[str] = ()
-) -> None:
-    """Rows replace those of the same keys, or join them; with `GONE` they remove them. Nothing where it was done."""
-    for last_try in delta.tries():
-        table = delta.open_table(path)
-        if table is not None and delta.is_committed(table, transaction):
-            return
-        try:
-            _merge_once(path, table, rows, keys, transaction, partition_by)
-            return
-        except CommitFailedError:
-            if last_try:
-                raise
-
-
-def _merge_once(
-    path: str,
-    table: Any,
-    rows: Any,
-    keys: Sequence[str],
-    transaction: Transaction,
-    partition_by: Sequence[str],
-) -> None:
-    names = [name for name in rows.column_names if name != GONE]
-    plan = delta.evolution(table, _schema_of(rows, names), partition_by, merge=True)
-    table = delta.DeltaWriter(path, partition_by, plan.rows).prepare()
-    flag = [pa.field(GONE, pa.bool_())] if GONE in rows.column_names else []
-    schema = pa.schema([*plan.rows, *flag])
-    merger = table.merge(
-        rows.rename_columns(schema.names).cast(schema),
-        " AND ".join(f"t.{_quoted(name)} = s.{_quoted(name)}" for name in keys),
-        source_alias="s",
-        target_alias="t",
-        streamed_exec=False,
-        max_spill_size=SPILL_BYTES,
-        commit_properties=delta.properties(transaction),
-    )
-    values = {_quoted(name): f"s.{_quoted(name)}" for name in plan.rows.names}
-    stays = None
-    if flag:
-        merger = merger.when_matched_delete(f"s.{GONE}")
-        stays = f"NOT s.{GONE}"
-    merger = merger.when_matched_update(values, predicate=stays)
-    merger.when_not_matched_insert(values, predicate=stays).execute()
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

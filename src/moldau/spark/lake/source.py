@@ -16,7 +16,7 @@ import os
 import sys
 import urllib.parse
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -148,19 +148,31 @@ def read_files(files: Sequence[LakeFile], schema: Any) -> Iterator[Any]:
             there = set(parquet.schema_arrow.names)
             wanted = [name for name in schema.names if name in there and name not in values]
             for batch in parquet.iter_batches(batch_size=READ_ROWS, columns=wanted):
-                yield _row_batch(batch, schema, values)
+                columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+                yield _row_batch(columns, batch.num_rows, schema, values)
 
 
-def _row_batch(batch: Any, schema: Any, values: dict[str, str | None]) -> Any:
+def _row_batch(there: Mapping[str, Any], count: int, schema: Any, values: Mapping[str, str | None]) -> Any:
+    """Columns that are there, the partition's values, and nulls for the rest, as `schema` wants them."""
     columns = []
     for field in schema:
         if field.name in values:
-            columns.append(pa.repeat(from_words(values[field.name], field.type), batch.num_rows))
-        elif field.name in batch.schema.names:
-            columns.append(batch.column(field.name).cast(field.type))
+            columns.append(pa.repeat(from_words(values[field.name], field.type), count))
+        elif field.name in there:
+            columns.append(there[field.name].cast(field.type))
         else:
-            columns.append(pa.nulls(batch.num_rows, field.type))
+            columns.append(pa.nulls(count, field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def row_group(parquet: Any, group: int, schema: Any, file: LakeFile) -> Any:
+    """One row group of a file as an Arrow batch of `schema`."""
+    values = dict(file.partition)
+    there = set(parquet.schema_arrow.names)
+    names = [name for name in schema.names if name in there and name not in values]
+    table = parquet.read_row_group(group, columns=names).combine_chunks()
+    columns = {name: table.column(name).combine_chunks() for name in names}
+    return _row_batch(columns, parquet.metadata.row_group(group).num_rows, schema, values)
 
 
 class LakeReader(DataSourceReader):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -149,3 +150,23 @@ def test_bad_values_go_to_the_dead_letter_topic(
         "moldau.offset": b"1",
     }
     assert reason == b"the value is no JSON object"
+
+
+def test_the_page_on_reading_is_true(
+    spark: SparkSession, topics: Topics, topic_names: Callable[[str], str], tmp_path: Path
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
+    section = re.split(r"^## ", page.partition("## Reading\n")[2], flags=re.M)[0]
+    blocks = re.findall(r"^```python\n(.*?)^```", section, re.M | re.S)
+    names = {name: topics.create(topic_names(name)) for name in ("orders", "views")}
+    topics.fill(names["views"], ['{"page": "/a", "at": "2026-01-02T03:04:05Z"}'])
+    known: dict[str, Any] = {}
+    for block in blocks:
+        for name, own in names.items():
+            block = block.replace(f'"subscribe", "{name}"', f'"subscribe", "{own}"')
+        block = block.replace("localhost:9092", topics.bootstrap_servers)
+        exec(block.replace("/tmp/orders-checkpoint", str(tmp_path)), known)
+    assert known["views"].schema.simpleString() == "struct<page:string,at:timestamp>"
+    known["query"].processAllAvailable()
+    known["query"].stop()
+    assert len(blocks) == 3

@@ -80,6 +80,10 @@ class DriverClient:
             return
         self._committed, self._committed_at = dict(offsets), now
         self._under_way += 1
+        if self._watched is None:
+            self._consumer.poll(
+                0
+            )  # earlier answers are taken: a query that is never idle waits for nothing else
 
     def bytes_per_offset(self, offsets: Offsets) -> dict[TopicPartition, float]:
         """About how many bytes of keys, values and headers there are to an offset, by a look at the records there.

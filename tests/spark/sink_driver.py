@@ -21,7 +21,9 @@ SPECULATION = {
     "spark.speculation.multiplier": "1.1",
     "spark.speculation.quantile": "0.25",
     "spark.speculation.minTaskRuntime": "500ms",
-    "spark.speculation.task.duration.threshold": "2s",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.memory": "512m",
 }
 
 
@@ -36,7 +38,7 @@ def main() -> None:
         "spark.task.maxFailures": "8",
         "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
     }
-    if master.startswith("local-cluster"):
+    if master.startswith("spark:"):
         settings |= SPECULATION
     spark = new_session("sink-faults", master, settings)
     (folder / PID_FILE).write_text(str(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()))

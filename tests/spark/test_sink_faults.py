@@ -1,5 +1,5 @@
 """A topic is copied exactly once, whatever dies: tasks, workers and the driver at any step, brokers, leaders,
-coordinators. Another client counts, and reads what is committed.
+coordinators; and with speculation on. Another client counts, and reads what is committed.
 
 `make spark-faults ROUNDS=20 SEED=...` does more of it.
 """
@@ -21,9 +21,10 @@ import pytest
 from confluent_kafka import Producer
 
 from moldau.testing import Cluster
-from spark.faulty_sink import DRIVER_STEPS, order, orders, taken
+from spark.faulty_sink import DRIVER_STEPS, order, orders, second_attempts, taken
 from spark.sink_driver import SOURCE, TARGET
 from spark.sink_readers import committed
+from spark.standalone import standalone_cluster
 
 TESTS = Path(__file__).parent.parent
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
@@ -214,3 +215,15 @@ def test_a_topic_is_copied_exactly_once_whatever_dies(
 def test_the_driver_is_killed_between_any_two_steps_of_a_batch(requires_spark: None, tmp_path: Path) -> None:
     steps = (DRIVER_STEPS[0], *TASK_STEPS, AFTER_COMMIT, DRIVER_STEPS[1])
     one_round(tmp_path, 1, [(step, "kill-driver") for step in steps])
+
+
+@pytest.mark.skipif(ROUNDS == 1, reason="make spark-faults: a cluster of Spark's takes a minute")
+@pytest.mark.timeout(0)
+def test_a_task_that_hangs_and_its_speculative_copy_write_once(requires_spark: None, tmp_path: Path) -> None:
+    """On a cluster of two hosts: a copy starts while the first attempt is in the middle of its transaction."""
+    with Cluster(topics={SOURCE: 2, TARGET: 2}) as cluster, standalone_cluster(tmp_path) as master:
+        copying = Copying(cluster, tmp_path, master)
+        copying.run([("rows sent", "hang"), ("marked", "hang"), ("marker read again", "hang")])
+        copying.check()
+        assert second_attempts(tmp_path), "no copy was started"
+        print(f"copies: {second_attempts(tmp_path)}")

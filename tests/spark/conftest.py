@@ -15,6 +15,9 @@ from needs import missing
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+TIMEOUT_S = 900
+"""Of a test: some start several drivers, each of which takes half a minute on busy cores."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
@@ -22,6 +25,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if here in item.path.parents:
             item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.slow)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(TIMEOUT_S))
 
 
 @pytest.fixture(scope="session")

@@ -74,6 +74,23 @@ def test_a_bad_value_spoils_no_other(bad: bytes) -> None:
     assert json_of(GOOD, bad, None, GOOD, GOOD) == ([DECODED, None, None, DECODED, DECODED], [1])
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (b'{"id": 1, "a": [', b'{"x": 1}]}'),
+        (b'{"id": 1, "a":', b'{"x": 1}}'),
+        (b'{"id": 1, "a": [{}', b'{"x": 1}]}'),
+        (b'{"id": 1, "a": [{},', b'{"x": 1}]}'),
+        (b'{"id": 1, "a": "}', b'{"}'),
+        (b'{"id": 1, "a": "\\}', b'{"}'),
+    ],
+)
+def test_two_values_that_are_one_object_together_are_bad(first: bytes, second: bytes) -> None:
+    twice = b'{"id": 3}{"id": 4}'
+    assert json_of(first, second, twice, GOOD) == ([None, None, None, DECODED], [0, 1, 2])
+    assert json_of(twice, first, second, GOOD) == ([None, None, None, DECODED], [0, 1, 2])
+
+
 def test_two_objects_in_one_value_are_not_taken_for_the_blank_ones_next_to_them() -> None:
     assert json_of(b'{"id": 1}{"id": 2}', b"  ", GOOD) == ([None, None, DECODED], [0, 1])
 

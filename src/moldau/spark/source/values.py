@@ -119,10 +119,17 @@ def parse_json(given: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _objects(present: pa.Array) -> pa.Buffer:
-    """All of them, one on a line. Each begins as an object, so that no blank one can hide behind one that is two."""
-    if not pc.all(pc.equal(pc.binary_slice(present, 0, 1), b"{")).as_py():
+    """All of them, one on a line.
+
+    Each begins and ends as an object. So no value can be the rest of the one before it: between a } and a { that are
+    not at the outermost level stands a comma, and no string goes over a line's end. With as many objects as values
+    there is one in each.
+    """
+    begins = pc.equal(pc.binary_slice(present, 0, 1), b"{")
+    ends = pc.equal(pc.binary_slice(present, -1), b"}")
+    if not pc.all(pc.and_(begins, ends)).as_py():
         stripped = [value.strip() for value in present.to_pylist()]
-        if not all(value.startswith(b"{") for value in stripped):
+        if not all(value.startswith(b"{") and value.endswith(b"}") for value in stripped):
             raise pa.ArrowInvalid("the value is no JSON object")
         present = pa.array(stripped, pa.binary())
     joined = _joined(present)

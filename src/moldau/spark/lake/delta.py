@@ -24,6 +24,7 @@ from deltalake import CommitProperties, DeltaTable, Field, Schema, write_deltala
 from deltalake import Transaction as AppTransaction
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from moldau.spark.lake import schema as schemas
 from moldau.spark.lake.files import WrittenFile
@@ -214,7 +215,9 @@ def is_committed(table: Any, transaction: Transaction) -> bool:
 
 def rewrite(table: Any, schema: Any) -> None:
     """The same rows under wider types, in one commit; readers of the old version keep their files."""
-    dataset = table.to_pyarrow_dataset(schema=schema)
+    # Through Arrow's own files: those that deltalake gives it run Python, and at times the process ends by an abort.
+    files = SubTreeFileSystem(root_of(table), LocalFileSystem())
+    dataset = table.to_pyarrow_dataset(schema=schema, filesystem=files)
     batches: Iterator[Any] = dataset.to_batches(batch_size=REWRITE_ROWS)
     write_deltalake(
         table,

@@ -14,6 +14,8 @@ QUICK := "not slow and not interop"
 QUICK_TESTS := tests/unit tests/contract tests/test_tidy.py
 # What touches the ports: the rest computes, and does the same with and without them.
 FALLBACK_TESTS := tests/contract tests/cluster tests/unit/runtime tests/unit/log tests/unit/broker tests/unit/testing
+# In a process of their own: PySpark, a JVM and clients that are kept stay in it to its end.
+SPARK_TESTS := tests/spark tests/unit/spark
 COMPILE := $(BIN)/pip-compile -q --strip-extras --generate-hashes --allow-unsafe \
   --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 .DEFAULT_GOAL := help
@@ -34,7 +36,8 @@ up: setup  ## run a broker on localhost:9092 (PORT=...) until Ctrl-C
 	@$(BIN)/moldau up --port $(PORT)
 
 test: lint interop-setup spark-setup  ## lint, types, import contracts, all tests that end within 30 minutes on 2 cores
-	$(PYTEST) -n $(WORKERS) --dist loadfile tests
+	$(PYTEST) -n $(WORKERS) --dist loadfile --ignore tests/spark --ignore tests/unit/spark tests
+	$(PYTEST) -n $(WORKERS) --dist loadfile -m "not long" $(SPARK_TESTS)
 	MOLDAU_FALLBACKS=1 $(PYTEST) -n $(WORKERS) --dist loadfile -m $(QUICK) $(FALLBACK_TESTS)
 
 quick: setup  ## the tests that end within 90 seconds: those without processes, worlds and long sequences
@@ -63,8 +66,8 @@ $(SPARK_STAMP): $(STAMP) requirements/spark.lock
 .PHONY: spark-setup test-spark
 spark-setup: $(SPARK_STAMP) interop-setup  ## install what only the Spark tests need: PySpark and the lake's libraries
 
-test-spark: spark-setup  ## the tests of the data source, the sinks and the pipelines alone
-	$(PYTEST) -n $(WORKERS) --dist loadfile tests/spark tests/unit/spark
+test-spark: spark-setup  ## all tests of the data source, the sinks and the pipelines, the long ones too
+	$(PYTEST) -n $(WORKERS) --dist loadfile $(SPARK_TESTS)
 
 .PHONY: lake-rounds
 lake-rounds: spark-setup  ## kill what writes to the lake, at any step, ROUNDS=20 times (SEED=...)

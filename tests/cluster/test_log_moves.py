@@ -161,9 +161,9 @@ def test_logs_move_there_and_back_under_load_with_kills_in_between(
                 time.sleep(0.01 * number)
                 broker.kill()
                 broker.start()
-            wait_until(lambda target=target: lies_in(target), 60, f"round {number}")  # type: ignore[misc]
+            wait_until(lambda target=target: lies_in(target), 150, f"round {number}")  # type: ignore[misc]
             counts = {topic: len(values) for topic, values in load.acknowledged.items()}
-            wait_until(lambda c=counts: all(len(load.acknowledged[t]) > c[t] + 5 for t in c), 60)  # type: ignore[misc]
+            wait_until(lambda c=counts: all(len(load.acknowledged[t]) > c[t] + 5 for t in c), 150)  # type: ignore[misc]
     finally:
         load.end()
     assert not load.refused

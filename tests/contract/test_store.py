@@ -513,7 +513,7 @@ def test_a_candidacy_ends_with_its_session(stage: Stage) -> None:
 
 async def persist(party: Party, store: Store, operation: Operation) -> None:
     """Try until it is known whether it can be done: a connection may be lost with a session."""
-    for _ in range(1000):
+    for _ in range(6000):
         try:
             await store.multi([operation])
             return

@@ -15,6 +15,14 @@ from needs import missing
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+LONG = {
+    "test_example_website",
+    "test_lake_faults",
+    "test_pipeline_both_runners",
+    "test_pipeline_cli",
+    "test_sink_faults",
+}
+"""Files that start drivers and clusters over and over."""
 TIMEOUT_S = 900
 """Of a test: some start several drivers, each of which takes half a minute on busy cores."""
 
@@ -25,6 +33,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if here in item.path.parents:
             item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.slow)
+            if item.path.stem in LONG:
+                item.add_marker(pytest.mark.long)
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(TIMEOUT_S))
 

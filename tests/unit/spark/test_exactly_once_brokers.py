@@ -10,7 +10,7 @@ from sink_attempts import STEPS, Sink, values
 from moldau.spark.topic_sink.exactly_once import KEPT, MARKERS
 from moldau.testing import Cluster
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 COORDINATED = {"group": "__consumer_offsets", "transaction": "__transaction_state"}
 PARTITIONS = 3
 NOT_WHEN_KEPT = ("fenced the others", "marker read again")

@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -127,11 +128,9 @@ def lies_in(path: Path) -> bool:
 def wait_moved(broker: BrokerOnDisks, path: Path, what: str) -> None:
     """Who is killed right after the request may not know of it any more: then it is asked again."""
     for _ in range(ASKED_MAX):
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline:
-            if lies_in(path):
-                return
-            time.sleep(0.05)
+        with suppress(AssertionError):
+            wait_until(lambda: lies_in(path), 20)
+            return
         move(broker, path)
     raise AssertionError(f"the logs did not move: {what}")
 

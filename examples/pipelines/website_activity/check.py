@@ -101,7 +101,7 @@ class Report:
         print(f"{what}: {size}, {'as expected' if same else 'WRONG'}")
 
 
-def check_windows(report: Report, what: str, found: dict, expected: dict, closed: dict) -> None:  # type: ignore[type-arg]
+def check_windows(report: Report, what: str, found: dict, expected: dict, closed: dict) -> None:
     """Each that is there is right, and each that cannot change any more is there."""
     report.compare(what, {**found, **closed}, {**{key: expected.get(key) for key in found}, **closed})
     report.compare(f"{what}, complete", sorted(closed.keys() - found.keys()), [])

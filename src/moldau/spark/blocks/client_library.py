@@ -17,7 +17,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from moldau.spark.blocks.columns import CREATE_TIME, LOG_APPEND_TIME, TYPES, Columns
-from moldau.spark.blocks.errors import DataLoss, ReadFailed, SecurityFailed, TopicRecreated
+from moldau.spark.blocks.errors import DataLoss, ReadFailed, SecurityFailed, TopicRecreated, what_is_gone
 from moldau.spark.blocks.fetching import UNKNOWN_TOPIC_S
 from moldau.spark.blocks.settings import ReadSettings, Split
 
@@ -133,12 +133,8 @@ class LibraryReader:
 
         place = TopicPartition(self._split.topic, self._split.partition)
         log_start, log_end = consumer.get_watermark_offsets(place, ANSWER_S)
-        reached = min(max(log_start, self._position), self._split.next_offset)
-        lost_to = self._split.next_offset if self._position > log_end else reached
-        sentence = self._sentence(
-            f"the offsets {self._position} to {lost_to - 1} are gone: the log has {log_start} to {log_end - 1} now. "
-            "They were deleted (by retention, or with the topic); set failOnDataLoss=false to skip what is gone"
-        )
+        lost_to, reason = what_is_gone(self._position, self._split.next_offset, log_start, log_end)
+        sentence = self._sentence(reason)
         if self._settings.fail_on_data_loss:
             raise DataLoss(sentence)
         logger.warning("%s", sentence)

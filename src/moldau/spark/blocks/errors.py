@@ -28,3 +28,13 @@ class UnsupportedFormat(ReadFailed):
 
 class SecurityFailed(ReadFailed):
     """The broker, or this client, refuses the other: a certificate, a password, a missing permission."""
+
+
+def what_is_gone(position: int, next_offset: int, log_start: int, log_end: int) -> tuple[int, str]:
+    """Of a range that is read from `position` on and is not in the log any more: where to go on, and the reason."""
+    reached = min(max(log_start, position), next_offset)
+    lost_to = next_offset if position > log_end else reached
+    return lost_to, (
+        f"the offsets {position} to {lost_to - 1} are gone: the log has {log_start} to {log_end - 1} now. "
+        "They were deleted (by retention, or with the topic); set failOnDataLoss=false to skip what is gone"
+    )

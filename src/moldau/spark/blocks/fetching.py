@@ -34,7 +34,7 @@ from moldau.spark.blocks.batches import Found, Scanned, scan
 from moldau.spark.blocks.brokers import Brokers, Leader, NoSuchPartition, NotKnownYet
 from moldau.spark.blocks.client_settings import ClientSettings
 from moldau.spark.blocks.connection import ANSWER_BYTES_MAX, Connection
-from moldau.spark.blocks.errors import DataLoss, ReadFailed, SecurityFailed, TopicRecreated
+from moldau.spark.blocks.errors import DataLoss, ReadFailed, SecurityFailed, TopicRecreated, what_is_gone
 from moldau.spark.blocks.settings import ReadSettings, Split
 from moldau.wire.primitives import WireError
 
@@ -214,12 +214,8 @@ class Fetcher:
         log_start, log_end = self._log_range(EARLIEST), self._log_range(LATEST)
         if log_start <= self._position <= log_end:
             raise NotKnownYet("the offset was out of range, and is not any more")
-        reached = min(max(log_start, self._position), self.split.next_offset)
-        lost_to = self.split.next_offset if self._position > log_end else reached
-        sentence = self._sentence(
-            f"the offsets {self._position} to {lost_to - 1} are gone: the log has {log_start} to {log_end - 1} now. "
-            "They were deleted (by retention, or with the topic); set failOnDataLoss=false to skip what is gone"
-        )
+        lost_to, reason = what_is_gone(self._position, self.split.next_offset, log_start, log_end)
+        sentence = self._sentence(reason)
         if self._settings.fail_on_data_loss:
             raise DataLoss(sentence)
         logger.warning("%s", sentence)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -44,7 +45,7 @@ class Watcher(Protocol):
     def look(self, flows: Sequence[FlowProgress]) -> None: ...
 
 
-class FlowRun:
+class FlowRun(ABC):
     """One flow of a run, whatever it is carried out by."""
 
     def __init__(self, built: Built, graph: Graph, starter: Starter, watcher: Watcher) -> None:
@@ -101,15 +102,15 @@ class FlowRun:
     def is_once(self) -> bool:
         return self._starter.once
 
-    def begin(self, now: float) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def begin(self, now: float) -> None: ...
 
-    def look_after(self, now: float) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def look_after(self, now: float) -> None: ...
 
+    @abstractmethod
     def stop(self, waiting: bool) -> bool:
         """End it, unless that would break a batch off and there is time to wait; whether it has ended."""
-        raise NotImplementedError
 
 
 class StreamRun(FlowRun):

@@ -83,7 +83,10 @@ def test_each_broker_is_a_process_that_answers_on_its_own_port(start: Start) -> 
         host, _, port = address.partition(":")
         with socket.create_connection((host, int(port)), TIMEOUT_S):
             pass
-    assert {entry.get("process") for entry in up.log()} == {None, "broker-1", "broker-2", "broker-3"}
+    everyone = {None, "broker-1", "broker-2", "broker-3"}
+    wait_until(
+        lambda: {entry.get("process") for entry in up.log()} == everyone, TIMEOUT_S, "a word of everyone"
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

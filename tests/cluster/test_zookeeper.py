@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kazoo.exceptions import SessionExpiredError, SessionMovedError
 
 from contract.ensembles import running_ensemble
 from moldau.bench.server import free_port
@@ -312,6 +314,67 @@ def test_an_old_session_writes_nothing_in_the_name_of_the_next(ensemble: Ensembl
             await store._write(old, "the old one", lambda: old.set_async(store._node("/a"), b"late"))
         assert await read(runtime, store, "/a") == Entry("/a", b"", 0)
         assert store.session_id == session_id
+        await store.close()
+
+    play(scene)
+
+
+def test_a_session_that_is_over_although_its_connection_lives_ends_when_a_server_says_so(
+    ensemble: Ensemble,
+) -> None:
+    """A server that takes a connection while its session is being closed keeps it, and answers its pings."""
+
+    async def scene(runtime: Runtime) -> None:
+        store: Any = await open_store(fresh(ensemble), runtime, SESSION_S)
+        ended = asyncio.Event()
+        first = await store.begin_session(ended.set)
+        client = store._client
+
+        def refuse(_path: str) -> Any:
+            result = client.handler.async_result()
+            result.set_exception(SessionExpiredError())
+            return result
+
+        client.sync_async = refuse
+        client._connection._socket.shutdown(socket.SHUT_RDWR)
+        await ended.wait()
+        await store._is_ready.wait()
+        assert await store.begin_session(lambda: None) != first
+        await store.multi([Create("/live", b"", ephemeral=True)])
+
+        again = asyncio.Event()
+        store._on_end = again.set
+        old = store._client
+        with pytest.raises(SessionEnded):
+            await store._write(old, store.session_id, lambda: refuse(""))
+        await again.wait()
+        await store._is_ready.wait()
+        assert store._client is not old
+        await store.close()
+
+    play(scene)
+
+
+def test_what_a_server_refuses_to_a_new_connection_is_asked_for_again(ensemble: Ensemble) -> None:
+    async def scene(runtime: Runtime) -> None:
+        store: Any = await open_store(fresh(ensemble), runtime, SESSION_S)
+        client = store._client
+        sync, refusals = client.sync_async, []
+
+        def refuse(path: str) -> Any:
+            if refusals:
+                return sync(path)
+            refusals.append(path)
+            result = client.handler.async_result()
+            result.set_exception(SessionMovedError())
+            return result
+
+        client.sync_async = refuse
+        client._connection._socket.shutdown(socket.SHUT_RDWR)
+        while not refusals:
+            await runtime.tasks.sleep(0.02)
+        await store._is_ready.wait()
+        assert store._client is client
         await store.close()
 
     play(scene)

@@ -8,7 +8,7 @@ the meantime.
 An entry `/a/b` is the node `/a:/b`: what is below a path is in a folder of its own, so that entries need no parents.
 Folders are made when something is created in them, and removed again when they are empty, below the first level.
 
-kazoo works in threads of its own; `_Bridge` is the one place where they meet the loop. After every reconnect the
+kazoo works in threads of its own; `Bridge` is the one place where they meet the loop. After every reconnect the
 server that was found catches up (`sync`) before anything is read from it, and every watch is set again and called.
 """
 
@@ -19,7 +19,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from kazoo.client import KazooClient
 from kazoo.exceptions import (
     BadVersionError,
     ConnectionClosedError,
@@ -31,8 +30,7 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
     SessionExpiredError,
 )
-from kazoo.protocol.states import KazooState, KeeperState
-from kazoo.security import CREATOR_ALL_ACL
+from kazoo.protocol.states import KazooState
 
 from moldau.runtime.ports import Tasks
 from moldau.runtime.real.machine import OwnThread
@@ -51,7 +49,8 @@ from moldau.store.port import (
     Unknown,
     parent_of,
 )
-from moldau.store.zookeeper_log import KAZOO, Absence, logger
+from moldau.store.zookeeper_client import Bridge, SessionClient, stop_client
+from moldau.store.zookeeper_log import Absence, logger
 from moldau.store.zookeeper_reads import NODES_MAX, ReadMany
 from moldau.store.zookeeper_url import Address
 
@@ -64,79 +63,8 @@ STOP_TIMEOUT_S = 3.0
 SHUTDOWN_BOTH = 2
 NEXT_SESSION_S = 0.02
 OPEN_TIMEOUT_S = 15.0
-LOST = (ConnectionLoss, ConnectionClosedError, SessionExpiredError)
-RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 1.5, "max_delay": 1.0}
-
-
-class SessionClient(KazooClient):  # type: ignore[misc]
-    """A kazoo client for one session: takes requests only while connected, and does not begin a second session."""
-
-    def __init__(self, address: Address, timeout_s: float) -> None:
-        credentials = [("digest", address.credentials)] if address.credentials else None
-        super().__init__(
-            hosts=address.hosts,
-            timeout=timeout_s,
-            auth_data=credentials,
-            default_acl=CREATOR_ALL_ACL if credentials else None,
-            connection_retry=RECONNECT,
-            logger=KAZOO,
-            **address.tls,
-        )
-        self._gate = self.handler.rlock_object()
-        self.unanswered: dict[asyncio.Future[Any], None] = {}
-        """Futures of the loop, used on its thread alone."""
-
-    def _call(self, request: Any, async_object: Any) -> Any:
-        with self._gate:
-            if self._state == KeeperState.CONNECTING:
-                async_object.set_exception(ConnectionClosedError("not connected"))
-                return False
-            return super()._call(request, async_object)
-
-    def _session_callback(self, state: Any) -> None:
-        with self._gate:
-            if state == KeeperState.EXPIRED_SESSION:
-                self._stopped.set()
-            super()._session_callback(state)
-
-
-class _Bridge:
-    """The one way from kazoo's threads to the loop."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-
-    def to_loop(self, callback: Callable[..., object], *args: Any) -> None:
-        try:
-            self._loop.call_soon_threadsafe(callback, *args)
-        except RuntimeError:
-            pass  # the loop is closed: nobody is left to be told
-
-    def outcome(self, client: SessionClient, result: Any) -> asyncio.Future[Any]:
-        """A kazoo result as a future of the loop."""
-        future: asyncio.Future[Any] = self._loop.create_future()
-
-        def settle() -> None:
-            client.unanswered.pop(future, None)
-            if not future.done():
-                if result.exception is None:
-                    future.set_result(result.value)
-                else:
-                    future.set_exception(result.exception)
-
-        if result.ready():
-            settle()
-        else:
-            client.unanswered[future] = None
-            result.rawlink(lambda _: self.to_loop(settle))
-        return future
-
-    def drop(self, client: SessionClient) -> None:
-        """Its threads are gone: nobody else will answer."""
-        for future in list(client.unanswered):
-            if not future.done():
-                future.set_exception(ConnectionLoss())
-        client.unanswered.clear()
+CATCH_UP_AGAIN_S = 1.0
+LOST = (ConnectionLoss, ConnectionClosedError)
 
 
 class ZookeeperStore(Engine):
@@ -145,7 +73,7 @@ class ZookeeperStore(Engine):
         self._timers = tasks
         self._address = address
         self._timeout_s = session_timeout_s
-        self._bridge = _Bridge()
+        self._bridge = Bridge()
         self._client: SessionClient | None = None
         self._is_ready = asyncio.Event()
         """Connected, and caught up."""
@@ -325,7 +253,7 @@ class ZookeeperStore(Engine):
         return True
 
     async def _retire(self, client: SessionClient) -> None:
-        await self._stopping.run(_stop_client, client)
+        await self._stopping.run(stop_client, client)
         self._bridge.drop(client)
 
     async def close(self) -> None:
@@ -390,8 +318,15 @@ class ZookeeperStore(Engine):
             logger.warning("no connection for the session time-out: the session is over")
             self._end(client)
 
+    def _expired(self, client: SessionClient) -> None:
+        """Said in answer to a request. A server that took the connection while the session was being closed keeps it
+        open and answers its pings, so kazoo will not say it."""
+        if client is self._client:
+            self._end(client)
+
     def _end(self, client: SessionClient) -> None:
         self._client = None
+        self._is_ready.clear()
         self.session_over(self.session_id)
         self.tasks.spawn(self._retire(client), name="end of a ZooKeeper session")
         self._timers.call_later(NEXT_SESSION_S, self._connect)
@@ -400,16 +335,30 @@ class ZookeeperStore(Engine):
         try:
             await self._make_root(client)
             await self._bridge.outcome(client, client.sync_async(self._address.root or "/"))
+        except SessionExpiredError:
+            self._expired(client)
+            return
+        except LOST:
+            return  # the next connection catches up
         except KazooException as error:
-            if not isinstance(error, LOST):
-                self._refusal = f"ZooKeeper refuses {self._address.root or '/'}: {type(error).__name__}"
-                logger.error(self._refusal)
+            self._refused(error)
+            self._timers.call_later(CATCH_UP_AGAIN_S, self._catch_up_again, client, self._silences)
             return
         if client is self._client and client.connected:
             self._absence.end()
             self._is_ready.set()
             for sentinel in self._sentinels.values():
                 sentinel.disturbed()
+
+    def _catch_up_again(self, client: SessionClient, silence: int) -> None:
+        if client is self._client and silence == self._silences:
+            self.tasks.spawn(self._catch_up(client), name="cluster store catches up")
+
+    def _refused(self, error: KazooException) -> None:
+        refusal = f"ZooKeeper refuses {self._address.root or '/'}: {type(error).__name__}"
+        if refusal != self._refusal:
+            logger.error(refusal)
+        self._refusal = refusal
 
     async def _make_root(self, client: SessionClient) -> None:
         path = ""
@@ -462,6 +411,8 @@ class ZookeeperStore(Engine):
                 self._forget_folder(above)
                 await self._make_folder(client, path)
             except KazooException as error:
+                if isinstance(error, SessionExpiredError):
+                    self._expired(client)
                 raise _unavailable(error) from error
             self._folders.add(path)
 
@@ -519,6 +470,7 @@ class ZookeeperStore(Engine):
             except NoNodeError:
                 raise
             except SessionExpiredError as error:
+                self._expired(client)
                 self.session_over(session_id)
                 raise (Unavailable if session_id is None else SessionEnded)(str(error)) from error
             except ConnectionClosedError as error:
@@ -573,15 +525,6 @@ def _delete(node: str, client: SessionClient) -> Any:
 
 def _exists(node: str, watch: Callable[[Any], object], client: SessionClient) -> Any:
     return client.exists_async(node, watch)
-
-
-def _stop_client(client: SessionClient) -> None:
-    """Blocks until its threads are gone."""
-    try:
-        client.stop()
-        client.close()
-    except Exception as error:  # whatever state it was in: nobody uses it any more
-        logger.debug("while a client was ended: %r", error)
 
 
 def _unavailable(error: Exception) -> Unavailable:

@@ -11,7 +11,6 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from moldau.bench.raw import RawConnection, nested, request_class
 PLAIN, COMMITTED, COMPACTED = "plain", "committed", "compacted"
 MOVED = (PLAIN, COMMITTED, COMPACTED, "__transaction_state")
 ALTER_REPLICA_LOG_DIRS = 34
-ASKED_MAX = 8
 ROUNDS = 3
 KEYS = 50
 
@@ -125,16 +123,6 @@ def lies_in(path: Path) -> bool:
     return all((path / f"{topic}-0").is_dir() for topic in MOVED)
 
 
-def wait_moved(broker: BrokerOnDisks, path: Path, what: str) -> None:
-    """Who is killed right after the request may not know of it any more: then it is asked again."""
-    for _ in range(ASKED_MAX):
-        with suppress(AssertionError):
-            wait_until(lambda: lies_in(path), 20)
-            return
-        move(broker, path)
-    raise AssertionError(f"the logs did not move: {what}")
-
-
 def read(bootstrap: str, topic: str) -> list[tuple[bytes | None, bytes | None]]:
     settings = {"group.id": "reader", "isolation.level": "read_committed", "enable.partition.eof": True}
     consumer = Consumer({"bootstrap.servers": bootstrap} | settings)
@@ -173,7 +161,7 @@ def test_logs_move_there_and_back_under_load_with_kills_in_between(
                 time.sleep(0.01 * number)
                 broker.kill()
                 broker.start()
-            wait_moved(broker, target, f"round {number}")
+            wait_until(lambda path=target: lies_in(path), 150, f"the logs to move in round {number}")  # type: ignore[misc]
             counts = {topic: len(values) for topic, values in load.acknowledged.items()}
             wait_until(lambda c=counts: all(len(load.acknowledged[t]) > c[t] + 5 for t in c), 150)  # type: ignore[misc]
     finally:

@@ -2,8 +2,9 @@
 
 - One of the folders was away when a topic was made anew: the log with the topic's id counts. The other is left alone.
 - The broker ended while a log changed its folder (`moving`): the log whose last record has the newer leader epoch, or
-  which is the longer one of the same epoch, has all that the other has. The other is removed. (Apache Kafka does not
-  start then, and asks for one to be removed by hand.)
+  which is the longer one of the same epoch, has all that the other has. Where both have the same, the one that the move
+  had come to counts (`names.MOVED_HERE`): who asked for it was told that it will be done. The other is removed. (Apache
+  Kafka does not start then, and asks for one to be removed by hand.)
 """
 
 from __future__ import annotations
@@ -56,7 +57,11 @@ def _leave_one(
 ) -> None:
     of_topic = [double for double in doubles if _topic_id(disk, double.path) == topic_id] or doubles[:1]
     ends = {double.path: _end(double, partition, load) for double in of_topic} if len(of_topic) > 1 else {}
-    right = max(of_topic, key=lambda double: ends.get(double.path, _UNREADABLE))
+
+    def rank(double: Double) -> tuple[tuple[int, int], bool]:
+        return ends.get(double.path, _UNREADABLE), disk.exists(f"{double.path}/{names.MOVED_HERE}")
+
+    right = max(of_topic, key=rank)
     for double in doubles:
         if double is right:
             continue

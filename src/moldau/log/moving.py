@@ -10,8 +10,8 @@ The order of the steps makes a crash harmless at any point:
 2. what came meanwhile is copied and the copy gets the log's name, in one turn of the loop, so that nothing is appended
    in between; from then on appends go there;
 3. only when that name and all that the copy holds are durable does the old folder lose its name.
-A start may find both folders in step 3: the one with the newer epoch, or the longer one, has it all (`doubles`). Until
-the old folder has lost its name nobody cuts off the log's end.
+A start may find both folders in step 3: the one with the newer epoch, or the longer one, has it all, and of two that
+have the same the new one is marked (`doubles`). Until the old folder has lost its name nobody cuts off the log's end.
 
 An error of the other folder, or a damaged batch, ends the move and leaves the log as it is. The log is not compacted
 meanwhile (`Reshaping.is_moving`).
@@ -23,6 +23,7 @@ import asyncio
 import errno
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -258,6 +259,7 @@ class Move:
     async def _make_durable(self) -> None:
         """The copy is on the disk up to here, with all that a start must know of it."""
         copy = self.copy
+        await self._runtime.tasks.in_thread(self._mark)
         while not self._copy_last():
             await self._copy_rest()
         offset = copy.next_offset
@@ -267,6 +269,13 @@ class Move:
             raise OSError(errno.ENOSPC, "there is no room for some of its small files", copy.folder)
         self._start_written = copy.log_start_offset
         await self._checkpoint(copy)
+
+    def _mark(self) -> None:
+        """For a start that finds both. Blocks."""
+        disk = self._runtime.disk
+        disk.write_atomic(f"{self.copy.folder}/{names.MOVED_HERE}", b"")
+        with suppress(FileNotFoundError):  # it came by a move, too, which was not seen to its end
+            disk.remove(f"{self.log.folder}/{names.MOVED_HERE}")
 
     async def _switch(self) -> None:
         while not self.is_switched:
@@ -350,6 +359,8 @@ class Move:
         self.old_folder = target
         self._old_segments.relocate(target)
         await runtime.tasks.in_thread(runtime.disk.sync_folder, self.source.path)
+        with suppress(OSError):  # alone it says nothing
+            await runtime.tasks.in_thread(runtime.disk.remove, f"{log.folder}/{names.MOVED_HERE}")
 
 
 def copy_config(config: TopicConfig) -> TopicConfig:

@@ -26,6 +26,9 @@ FUTURE_FOLDER = "-future"
 
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
+MOVED_HERE = "moved-here"
+"""In a log's folder from shortly before it takes the place of the one in another data folder until that has gone. Not a
+file of Kafka, which leaves it alone."""
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"

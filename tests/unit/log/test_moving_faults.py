@@ -99,6 +99,61 @@ def test_a_crash_at_any_point_of_a_move_leaves_one_log_with_all_of_it(seed: int,
 
 
 @pytest.mark.slow
+def test_a_move_that_was_begun_is_brought_to_its_end_by_whoever_starts_after_a_kill() -> None:
+    """There and back, with a kill at every change of the disk: of two logs that hold the same the right one is gone on
+    with."""
+
+    async def main(world: World, stage: Stage, changes: int, path: str) -> bool:
+        stage.host.drive.crash_host = stage.host.kill
+        is_begun = False
+
+        async def move() -> None:
+            nonlocal is_begun
+            log = await stage.open()
+            if not log.next_offset:
+                fill(log, 5)
+            if path == A:
+                await stage.begin(log, B)
+                await stage.until_moved(log, B)
+            stage.host.drive.crash_after(changes)
+            await stage.begin(log, path)
+            is_begun = True
+            await stage.until_moved(log, path)
+            assert not stage.host.runtime.disk.exists(f"{log.folder}/{names.MOVED_HERE}")
+
+        task = stage.host.runtime.tasks.spawn(move(), name="move")
+        while stage.host.alive and not task.done():
+            await world.sleep(0.001)
+        crashed = not stage.host.alive
+        runtime = stage.host.restart()
+
+        async def reopen() -> None:
+            log = await stage.open()
+            if is_begun:
+                await stage.until_moved(log, path)
+            assert len(read_all(log)) == 10
+            await stage.close()
+
+        task = runtime.tasks.spawn(reopen(), name="reopen")
+        for _ in range(1000):
+            if task.done() or not stage.host.alive:
+                break
+            await world.sleep(0.01)
+        assert task.done(), f"the move to {path} is forgotten after {changes} changes"
+        task.result()
+        return crashed
+
+    for path in (A, B):
+        changes, crashed = 0, True
+        while crashed:
+            with World(f"{path}/{changes}") as world:
+                crashed = world.run(main(world, Stage(world), changes, path))
+                assert not world.failures
+            changes += 1
+        assert changes > 10
+
+
+@pytest.mark.slow
 def test_a_crash_at_any_point_of_the_move_of_a_compacted_log_keeps_what_lies_behind_its_gaps() -> None:
     """A start takes a gap above the recovery point for lost data: the checkpoints must go with the log."""
 

@@ -80,8 +80,9 @@ def test_nothing_is_left_at_the_end(temporary_folder: Path) -> None:
         assert list(temporary_folder.iterdir())
         cluster.delete_topic("orders")
     assert list(temporary_folder.iterdir()) == []
-    assert set(threading.enumerate()) == threads
-    assert open_files() == files
+    # Clients of other tests may end late: what was open before may be gone.
+    assert set(threading.enumerate()) <= threads
+    assert open_files() <= files
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((host, int(port)), timeout=10).close()
 
@@ -160,7 +161,7 @@ def test_a_start_that_fails_leaves_nothing(temporary_folder: Path) -> None:
         cluster = Cluster(config={"listeners": f"PLAINTEXT://127.0.0.1:{taken.getsockname()[1]}"})
         with pytest.raises(OSError):
             cluster.start()
-    assert set(threading.enumerate()) == threads
+    assert set(threading.enumerate()) <= threads
     assert list(temporary_folder.iterdir()) == []
 
 

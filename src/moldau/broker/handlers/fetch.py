@@ -55,6 +55,7 @@ DEBUGGER = -2
 """The replica id of one who compares replicas (replica-verification): any of them shows it all of its log."""
 UNKNOWN_OFFSET = -1
 TELLS_THE_LEADER = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)  # KIP-951
+REPLICA_STATE_SINCE_VERSION = 15
 LEADER: Final = 8  # where a partition's answer has its current leader
 RECORDS: Final = 9  # and its records
 
@@ -72,7 +73,7 @@ def serve(
 ) -> Answer | None:
     request = decode_request(API_KEY, version, frame, position)
     now_s = broker.clock.monotonic()
-    replica = _replica_of(request)
+    replica = _replica_of(request, version)
     context = broker.fetch_sessions.open(
         request, version, now_s, NO_REPLICA if replica is None else replica.id
     )
@@ -141,7 +142,7 @@ class Fetch:
         self._min_bytes: int = min(request.min_bytes, self._max_bytes)
         self._is_committed_only = request.isolation_level == READ_COMMITTED
         self._replica = replica
-        self._is_debugger = replica is None and _replica_id(request) == DEBUGGER
+        self._is_debugger = replica is None and _replica_id(request, version) == DEBUGGER
         self._follower: FollowerSession | None = None
         if replica is not None:
             if context.session is not None:
@@ -252,7 +253,8 @@ class Fetch:
         self._total_bytes += part.length
         if is_throttled:
             self._throttled_bytes += part.length
-        self._note(partition, wanted)
+        if self._replica is not None:
+            self._note(partition, wanted)
         return self._answer(partition, wanted.index, records, aborted)
 
     def _note(self, partition: Partition, wanted: WantedPartition) -> None:
@@ -433,14 +435,14 @@ class Fetch:
     def refuse(self, error: ErrorCode) -> Answer:
         return pack_fetch_response(self._correlation_id, self._version, 0, error, NO_SESSION, [])
 
-    def _keep_follower(self) -> None:
+    def _keep_follower(self, follower: FollowerSession) -> None:
         """A follower's session is kept with what was read for it; without one, nothing is."""
-        if self._follower is not None and self._context.session is not None:
-            self._broker.fetch_sessions.give_to(self._context.session, self._follower)
+        if self._context.session is not None:
+            self._broker.fetch_sessions.give_to(self._context.session, follower)
             for wanted, _ in self._reads:
-                self._follower.name(wanted)
-        elif self._follower is not None:
-            self._follower.close()
+                follower.name(wanted)
+        else:
+            follower.close()
 
     def answer(self) -> Answer:
         broker, context = self._broker, self._context
@@ -456,7 +458,8 @@ class Fetch:
             if session_id:
                 for read in reads:
                     _has_news(*read)
-            self._keep_follower()
+            if self._follower is not None:
+                self._keep_follower(self._follower)
         if self._follower is not None:
             _note_answered(self._follower, self._reads)
             if self._throttled_bytes:
@@ -521,17 +524,18 @@ class Replica(NamedTuple):
     broker_epoch: int
 
 
-def _replica_id(request: Any) -> int:
-    """v15: KIP-903 moved the field, and added the broker epoch."""
-    state = getattr(request, "replica_state", None)
-    replica_id: int = request.replica_id if state is None else state.replica_id
+def _replica_id(request: Any, version: int) -> int:
+    """KIP-903 moved the field, and added the broker epoch."""
+    replica_id: int = (
+        request.replica_id if version < REPLICA_STATE_SINCE_VERSION else request.replica_state.replica_id
+    )
     return replica_id
 
 
-def _replica_of(request: Any) -> Replica | None:
+def _replica_of(request: Any, version: int) -> Replica | None:
     """Which follower asks; None for a consumer."""
-    replica_id = _replica_id(request)
+    replica_id = _replica_id(request, version)
     if replica_id < 0:
         return None
-    state = getattr(request, "replica_state", None)
-    return Replica(replica_id, -1 if state is None else state.replica_epoch)
+    is_epoch_told = version >= REPLICA_STATE_SINCE_VERSION
+    return Replica(replica_id, request.replica_state.replica_epoch if is_epoch_told else -1)

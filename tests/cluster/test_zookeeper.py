@@ -355,6 +355,23 @@ def test_a_session_that_is_over_although_its_connection_lives_ends_when_a_server
     play(scene)
 
 
+def test_a_server_that_answers_pings_only_is_left_for_another(ensemble: Ensemble) -> None:
+    async def scene(runtime: Runtime) -> None:
+        store: Any = await open_store(fresh(ensemble), runtime, SESSION_S)
+        ended = asyncio.Event()
+        await store.begin_session(ended.set)
+        client = store._client
+        client.sync_async = lambda _path: client.handler.async_result()
+        client._connection._socket.shutdown(socket.SHUT_RDWR)
+        await ended.wait()
+        await store._is_ready.wait()
+        assert store._client is not client
+        await store.begin_session(lambda: None)
+        await store.close()
+
+    play(scene)
+
+
 def test_what_a_server_refuses_to_a_new_connection_is_asked_for_again(ensemble: Ensemble) -> None:
     async def scene(runtime: Runtime) -> None:
         store: Any = await open_store(fresh(ensemble), runtime, SESSION_S)

@@ -319,8 +319,8 @@ class ZookeeperStore(Engine):
             self._end(client)
 
     def _expired(self, client: SessionClient) -> None:
-        """Said in answer to a request. A server that took the connection while the session was being closed keeps it
-        open and answers its pings, so kazoo will not say it."""
+        """As a request shows. A server that took the connection while the session was being closed keeps it open and
+        answers its pings, so kazoo will not say it."""
         if client is self._client:
             self._end(client)
 
@@ -333,9 +333,14 @@ class ZookeeperStore(Engine):
 
     async def _catch_up(self, client: SessionClient) -> None:
         try:
-            await self._make_root(client)
-            await self._bridge.outcome(client, client.sync_async(self._address.root or "/"))
+            async with asyncio.timeout(self._timeout_s):
+                await self._make_root(client)
+                await self._bridge.outcome(client, client.sync_async(self._address.root or "/"))
         except SessionExpiredError:
+            self._expired(client)
+            return
+        except TimeoutError:  # pings are answered, or kazoo would have seen it, but requests are not
+            logger.warning("no answer within the session time-out: another connection is tried")
             self._expired(client)
             return
         except LOST:

@@ -40,7 +40,7 @@ BANNED_CALLS = {
     "asyncio.sleep": "Tasks.sleep",
     "asyncio.get_event_loop": "Tasks",
 }
-EDGES = ("runtime/real", "cli", "testing", "bench", "spark")
+EDGES = ("runtime/real", "cli", "testing", "bench", "spark", "audit")
 """Where the real world begins."""
 ALLOWED = {
     ("store/sqlite.py", "sqlite3"),

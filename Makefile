@@ -69,6 +69,11 @@ spark-setup: $(SPARK_STAMP) interop-setup  ## install what only the Spark tests 
 test-spark: spark-setup  ## all tests of the data source, the sinks and the pipelines, the long ones too
 	$(PYTEST) -n $(WORKERS) --dist loadfile $(SPARK_TESTS)
 
+.PHONY: demo
+demo: $(SPARK_STAMP)  ## three brokers, a website's page views and a pipeline on Spark, shown live until Ctrl-C (RATE=50)
+	@$(BIN)/python -m moldau.bench.setup java
+	@$(BIN)/python -m moldau.bench.demo --rate $(or $(RATE),50)
+
 .PHONY: lake-rounds
 lake-rounds: spark-setup  ## kill what writes to the lake, at any step, ROUNDS=20 times (SEED=...)
 	ROUNDS=$(or $(ROUNDS),20) $(PYTEST) -s --timeout=0 --seed $(or $(SEED),$$(date +%s)) \

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LONG = {
+    "test_demo",
     "test_example_logs",
     "test_example_website",
     "test_lake_faults",

@@ -23,6 +23,7 @@ TOPIC = "page-views"
 PAGES = ("/", "/search", "/cart", "/checkout", "/help", *(f"/product/{number}" for number in range(1, 21)))
 VIEWS_PER_S = 5.0
 LATE_S_MAX = 60.0
+PEOPLE = 400
 MALFORMED = (
     b"",
     b"not json",
@@ -35,9 +36,11 @@ Record = tuple[str, bytes]
 """A key and a value."""
 
 
-def views(random_: random.Random, begin_s: float, rate: float) -> Iterator[tuple[float, dict[str, object]]]:
+def views(
+    random_: random.Random, begin_s: float, rate: float, people: int
+) -> Iterator[tuple[float, dict[str, object]]]:
     """Page views in the order of their times, for ever."""
-    visitors = [f"visitor-{number}" for number in range(400)]
+    visitors = [f"visitor-{number}" for number in range(people)]
     now_s = begin_s
     number = 0
     active: list[str] = []
@@ -63,11 +66,11 @@ def views(random_: random.Random, begin_s: float, rate: float) -> Iterator[tuple
         )
 
 
-def records(seed: int, begin_s: float, rate: float) -> Iterator[tuple[float, Record]]:
+def records(seed: int, begin_s: float, rate: float, people: int = PEOPLE) -> Iterator[tuple[float, Record]]:
     """What is sent, with the time at which it is: some views late, some twice, and some that are none."""
     random_ = random.Random(seed)
     late: list[tuple[float, Record]] = []
-    for now_s, view in views(random_, begin_s, rate):
+    for now_s, view in views(random_, begin_s, rate, people):
         record = str(view["visitor"]), json.dumps(view).encode()
         for due in sorted(one for one in late if one[0] <= now_s):
             late.remove(due)
@@ -88,6 +91,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Page views for the website pipeline.")
     parser.add_argument("--views", type=int, default=18_000, help="how many; without effect on --rate")
     parser.add_argument("--rate", type=float, default=0.0, help="so many a second, for ever")
+    parser.add_argument("--visitors", type=int, default=PEOPLE, help="how many people there are")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--begin", type=float, help="seconds since 1970 of the first view; an hour ago")
     parser.add_argument("--skip", type=int, default=0, help="leave out so many, which were sent before")
@@ -95,10 +99,10 @@ def main() -> None:
     producer = Producer({"bootstrap.servers": BOOTSTRAP, "enable.idempotence": True, "linger.ms": 20})
     sent = 0
     if options.rate:
-        stream = records(options.seed, time.time(), options.rate)
+        stream = records(options.seed, time.time(), options.rate, options.visitors)
     else:
         begin_s = options.begin or time.time() - 3600
-        stream = islice(records(options.seed, begin_s, VIEWS_PER_S), options.skip, None)
+        stream = islice(records(options.seed, begin_s, VIEWS_PER_S, options.visitors), options.skip, None)
     try:
         for at_s, (key, value) in stream:
             if not options.rate and sent >= options.views:

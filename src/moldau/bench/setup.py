@@ -1,5 +1,7 @@
 """`python -m moldau.bench.setup`: what only the interop tests and benchmarks need, installed where this user may.
 
+    python -m moldau.bench.setup java     # Java alone, which is all that Spark needs
+
 kcat, Java and Maven come from Debian's packages (`apt-get`, as root); Kafka's own jars and ZooKeeper's are fetched by
 `moldau.bench.apache_kafka`. Where something cannot be had, one line says so and the exit code is still 0: the tests
 themselves decide whether they are skipped or, in CI, fail.
@@ -11,18 +13,30 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable, Sequence
 
 from moldau.bench.apache_kafka import distribution
 from moldau.cli.zookeeper_ensemble import jars as zookeeper_jars
-from moldau.runtime.real.java import Unavailable
+from moldau.runtime.real.java import Unavailable, find_java
 
 PACKAGES = {"kcat": "kcat", "java": "openjdk-17-jre-headless", "mvn": "maven"}
 """Command -> the Debian package that has it."""
 INSTALL_TIMEOUT_S = 600
 
 
-def missing_packages() -> list[str]:
-    return [package for command, package in PACKAGES.items() if shutil.which(command) is None]
+def missing_packages(commands: Iterable[str] = PACKAGES) -> list[str]:
+    return [PACKAGES[command] for command in commands if not is_there(command)]
+
+
+def is_there(command: str) -> bool:
+    """A Java that is too old counts as none."""
+    if command != "java":
+        return shutil.which(command) is not None
+    try:
+        find_java("Spark")
+    except Unavailable:
+        return False
+    return True
 
 
 def install(packages: list[str]) -> str | None:
@@ -41,13 +55,15 @@ def install(packages: list[str]) -> str | None:
     return None
 
 
-def main() -> None:
-    packages = missing_packages()
+def main(commands: Sequence[str]) -> None:
+    packages = missing_packages(commands or PACKAGES)
     if packages:
         print(f"installing {' '.join(packages)}", file=sys.stderr)
         reason = install(packages)
         if reason is not None:
             print(f"not installed: {' '.join(packages)}: {reason}", file=sys.stderr)
+    if commands:
+        return
     for what, fetch in (("Apache Kafka", distribution), ("ZooKeeper", zookeeper_jars)):
         try:
             fetch()
@@ -56,4 +72,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -423,13 +423,15 @@ def already_running(project: Project, document: Mapping[str, Any] | None) -> Cli
 class StopSignals:
     """Within its `with`, the first Ctrl-C or SIGTERM asks for a clean stop, the second for one at once."""
 
+    numbers: tuple[signal.Signals, ...] = (signal.SIGINT, signal.SIGTERM)
+
     def __init__(self) -> None:
         self.stopping = threading.Event()
         self.at_once = threading.Event()
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> StopSignals:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in self.numbers:
             self._before[number] = signal.signal(number, self._on_signal)
         return self
 

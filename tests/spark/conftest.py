@@ -23,6 +23,7 @@ LONG = {
     "test_pipeline_both_runners",
     "test_pipeline_cli",
     "test_sink_faults",
+    "test_sql_cli",
 }
 """Files that start drivers and clusters over and over."""
 TIMEOUT_S = 900

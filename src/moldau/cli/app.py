@@ -30,6 +30,7 @@ COMMANDS = {
     "config": "Read and change the configuration of topics and brokers.",
     "log": "Dump, verify and measure the files of a data folder.",
     "import": "Take over the data of an Apache Kafka 4 node.",
+    "sql": "Query topics with SQL, on Spark, at a prompt or from a script.",
     "pipeline": "Run Spark Declarative Pipelines projects for ever.",
     "bench": "Measure throughput and latency of a cluster.",
     "zookeeper": "Run a ZooKeeper ensemble on this machine, for trials and tests.",

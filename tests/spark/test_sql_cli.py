@@ -1,0 +1,139 @@
+"""`moldau sql` as a person uses it: a terminal, and scripts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moldau.bench.server import MoldauServer
+from spark.source_topics import Topics
+
+DEADLINE_S = 180.0
+MOLDAU = (sys.executable, "-c", "from moldau.cli import main; main()")
+ORDERS = [json.dumps({"id": number, "item": "tea" if number % 2 else "pot"}) for number in range(1, 6)]
+
+
+@pytest.fixture(scope="module")
+def topics(requires_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topics]:
+    with MoldauServer(tmp_path_factory.mktemp("broker")) as server:
+        topics = Topics(server.bootstrap_servers)
+        topics.fill(topics.create("my-orders.v1"), ORDERS)
+        yield topics
+
+
+def moldau(topics: Topics, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    command = [*MOLDAU, "sql", "--bootstrap", topics.bootstrap_servers, *arguments]
+    return subprocess.run(
+        command, input=text, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
+
+
+def test_scripts_get_json_and_csv_and_exit_codes(topics: Topics, tmp_path: Path) -> None:
+    (tmp_path / "tables.sql").write_text(
+        "CREATE TABLE o (id INT, item STRING) OPTIONS (topic 'my-orders.v1');"
+    )
+    report = tmp_path / "report.sql"
+    report.write_text(
+        "-- items\nSELECT item, struct(count(*) AS n) AS s, null AS x\nFROM o GROUP BY item ORDER BY item;\n"
+    )
+    done = moldau(
+        topics,
+        "--init",
+        str(tmp_path / "tables.sql"),
+        "-f",
+        str(report),
+        "--json",
+        "--set",
+        "spark.sql.shuffle.partitions=1",
+    )
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["item"] for line in done.stdout.splitlines()] == ["pot", "tea"]
+    assert json.loads(done.stdout.splitlines()[0]) == {"item": "pot", "s": {"n": 2}, "x": None}
+    csv = moldau(topics, "--csv", text="SELECT id, concat(item, ',\"') AS i FROM `my-orders.v1` WHERE id = 1")
+    assert (csv.returncode, csv.stdout) == (0, 'id,i\n1,"tea,"""\n'), csv.stderr
+    report.write_text("SELECT 1;\nSELECT\n  nothing FROM `my-orders.v1`;")
+    wrong = moldau(topics, "-f", str(report), "--json")
+    error = json.loads(wrong.stderr)["error"]
+    assert (wrong.returncode, wrong.stdout) == (1, '{"1":1}\n')
+    assert error["message"].startswith(f"{report}:3:3: A column")
+    missing = moldau(topics, "-e", "SELECT * FROM `my-orders`")
+    assert missing.returncode == 4
+    assert "There is no topic, table or view 'my-orders'. Did you mean my-orders.v1?" in " ".join(
+        missing.stderr.split()
+    ).replace("error: ", "")
+
+
+def test_no_broker_is_said_before_spark_is_started() -> None:
+    done = subprocess.run(
+        [*MOLDAU, "sql", "--bootstrap", "127.0.0.1:1", "-e", "SELECT 1"],
+        capture_output=True, text=True, timeout=DEADLINE_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert "Traceback" not in done.stderr
+
+
+def test_a_streaming_table_of_a_script_runs_until_it_is_told_to_end(topics: Topics, tmp_path: Path) -> None:
+    statement = "CREATE STREAMING TABLE teas AS SELECT id FROM STREAM `my-orders.v1` WHERE item = 'tea'"
+    command = [*MOLDAU, "sql", "--bootstrap", topics.bootstrap_servers, "-e", statement]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        try:
+            assert read_first(topics, "teas") == {"id": 1}
+            assert run.poll() is None
+            os.kill(run.pid, signal.SIGTERM)
+            out, errors = run.communicate(timeout=DEADLINE_S)
+        finally:
+            run.kill()
+    assert run.returncode == 0, errors
+    assert out == "teas is started, and writes to the topic teas.\n"
+    assert errors.splitlines()[-1] == "teas is stopped"
+
+
+def read_first(topics: Topics, topic: str) -> Any:
+    from confluent_kafka import Consumer
+
+    settings = {
+        "bootstrap.servers": topics.bootstrap_servers,
+        "group.id": "r",
+        "auto.offset.reset": "earliest",
+    }
+    consumer = Consumer({**settings, "topic.metadata.refresh.interval.ms": 500})
+    consumer.subscribe([topic])
+    deadline = time.monotonic() + DEADLINE_S
+    try:
+        while time.monotonic() < deadline:
+            message = consumer.poll(1.0)
+            if message is not None and message.error() is None:
+                return json.loads(message.value() or b"")
+    finally:
+        consumer.close()
+    raise AssertionError(f"nothing came into {topic}")
+
+
+def test_what_the_page_shows_runs(topics: Topics, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
+    blocks = re.findall(r"```sql\n(.*?)```", page.partition("\n## SQL\n")[2], re.DOTALL)
+    assert len(blocks) == 2
+    minutes = [f"2026-11-18T10:{minute:02}:00Z" for minute in range(15)]
+    orders = [
+        {"id": number, "item": "tea", "price": 99.5 + number, "time": at} for number, at in enumerate(minutes)
+    ]
+    topics.fill(topics.create("orders"), map(json.dumps, orders))
+    topics.fill(topics.create("app-log.v1"), ["started"])
+    wanted = "SELECT count(*) FROM `orders`; SELECT * FROM lines;"
+    done = moldau(topics, "-f", "-", "--storage", str(tmp_path), text="".join(blocks) + wanted)
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert ["tea", "15", "14"] in lines
+    assert ["2026-11-18", "10:00:00", "tea", "99.5"] in lines
+    assert "large_orders is stopped." in done.stdout
+    assert lines[-1] == ["started"]

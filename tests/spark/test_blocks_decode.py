@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,7 +25,7 @@ from moldau.records.record import (
 )
 from moldau.spark.blocks import decode_fast, decode_plain
 from moldau.spark.blocks.batches import Blocks, scan
-from moldau.spark.blocks.decode import Decoder, decoder, own_folder
+from moldau.spark.blocks.decode import Decoder, Usual, decoder, own_folder
 from moldau.spark.blocks.errors import CorruptData, UnsupportedFormat
 
 DECODERS = {"fast": decode_fast.decode, "plain": decode_plain.decode}
@@ -313,6 +315,49 @@ def test_the_fallback_is_chosen_by_its_variable(monkeypatch: pytest.MonkeyPatch)
     assert decoder() is decode_plain.decode
     monkeypatch.undo()
     decoder.cache_clear()
+
+
+def test_few_records_never_wait_for_numba(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def noted(name: str, decode: Decoder) -> Decoder:
+        def call(*arguments: Any) -> Any:
+            calls.append(name)
+            return decode(*arguments)
+
+        return call
+
+    monkeypatch.setattr("moldau.spark.blocks.decode.PLAIN_RECORDS", 2)
+    monkeypatch.setattr(decode_plain, "decode", noted("plain", decode_plain.decode))
+    monkeypatch.setattr("moldau.spark.blocks.decode.decoder", lambda: noted("fast", decode_fast.decode))
+    usual = Usual()
+    log = build_batch([Record(0, 1, None, b"one")])
+    assert [rows_by(usual, log)[0]["value"] for _ in range(4)] == [b"one"] * 4
+    assert calls == ["plain", "plain", "fast", "fast"]
+
+
+def test_a_worker_reads_and_decodes_without_pandas() -> None:
+    """To import it takes as long as all the rest of a worker's start; some of pyarrow's functions do that unasked."""
+    script = """
+import sys
+from moldau.spark.source import readers, values
+from moldau.spark.blocks.columns import TYPES, bytes_scalar
+from moldau.spark.blocks.decode import SAMPLE, usual
+from moldau.spark.blocks.read import Rows
+from moldau.spark.blocks.settings import Split
+import pyarrow as pa
+columns = usual(*SAMPLE)
+rows = Rows(pa.schema([(name, TYPES[name]) for name in ("topic", "partition", "value")]), Split("t", 3, 0, 1))
+(batch,) = rows.batches(columns)
+assert batch.to_pylist() == [{"topic": "t", "partition": 3, "value": None}], batch.to_pylist()
+text = pa.repeat(bytes_scalar(pa.binary(), b'{"a":1}'), 1)
+assert values.parse_json(text, pa.struct([("a", pa.int64())])).to_pylist() == [{"a": 1}]
+print("pandas" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout == "False\n", done.stderr
 
 
 def test_what_others_made_is_not_executed(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ The row is that of Spark's own connector. A record without headers has a null th
 
 from __future__ import annotations
 
+from array import array
 from typing import Any, Final
 
 import pyarrow as pa
@@ -30,6 +31,16 @@ Columns = dict[str, pa.Array]
 def fixed(kind: pa.DataType, numbers: Any) -> pa.Array:
     """A column without nulls over a numpy array, which it keeps."""
     return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)], 0)
+
+
+def bytes_scalar(kind: pa.DataType, content: bytes) -> pa.Scalar:
+    """One value of a binary or string type. `pa.scalar` would import pandas, a quarter of the start of a worker."""
+    ends = array("i", (0, len(content)))
+    return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(ends), pa.py_buffer(content)])[0]
+
+
+def int32_scalar(number: int) -> pa.Scalar:
+    return fixed(pa.int32(), array("i", (number,)))[0]
 
 
 def header_column(

@@ -1,5 +1,9 @@
 """Which decoder turns blocks into columns: the compiled one where numba works, else the plain one.
 
+To start, numba takes as long as the plain decoder for a quarter of a million records, and Spark starts workers anew
+after every minute without a record: so the first records of a process are decoded plainly, and a query with few of
+them never waits for numba.
+
 numba keeps what it has compiled beside the source or in the user's cache folder, and refuses to start where it may
 write to neither; then the folder is one of this user's own in the system's folder for temporary files.
 `MOLDAU_FALLBACKS=1` leaves numba out.
@@ -31,8 +35,32 @@ SAMPLE: Final = (
 """One record; the compiler works at the first call."""
 
 
+PLAIN_RECORDS: Final = 20_000
+"""How many records a process decodes plainly before it starts numba: what they take more is a tenth of that."""
+
+
+class Usual:
+    """The decoder of a process: the plain one at first, then what `decoder` chooses."""
+
+    def __init__(self) -> None:
+        self._plain_left = PLAIN_RECORDS
+        self._chosen: Decoder | None = None
+
+    def __call__(self, block: Block, wanted: Collection[str], first_offset: int, next_offset: int) -> Columns:
+        if self._chosen is None:
+            self._plain_left -= block.record_count
+            if self._plain_left >= 0:
+                return _plain()(block, wanted, first_offset, next_offset)
+            self._chosen = decoder()
+        return self._chosen(block, wanted, first_offset, next_offset)
+
+
+usual: Final[Decoder] = Usual()
+
+
 @cache
 def decoder() -> Decoder:
+    """The best one for many records."""
     if os.environ.get("MOLDAU_FALLBACKS", "") not in ("", "0"):
         return _plain()
     try:

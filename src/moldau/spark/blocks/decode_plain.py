@@ -163,7 +163,9 @@ def _gather(data: memoryview, starts: Any, lengths: Any, rows: Any) -> pa.Array:
     all_of_it = pa.Array.from_buffers(
         pa.binary(), 2 * len(starts), [None, pa.py_buffer(edges), pa.py_buffer(data)], 0
     )
-    return all_of_it.take(pa.array(2 * rows, pa.int64(), mask=lengths[rows] < 0))
+    is_there = pa.py_buffer(np.packbits(lengths[rows] >= 0, bitorder="little"))
+    places = pa.Array.from_buffers(pa.int64(), len(rows), [is_there, pa.py_buffer(2 * rows)])
+    return all_of_it.take(places)
 
 
 def _places(counts: Any, position: Any, ends: Any) -> Iterator[tuple[int, int, int]]:

@@ -11,8 +11,8 @@ import pyarrow as pa
 from moldau.spark.blocks.batches import Blocks
 from moldau.spark.blocks.client_library import LibraryReader
 from moldau.spark.blocks.client_settings import ClientSettings, client_of
-from moldau.spark.blocks.columns import TYPES, Columns
-from moldau.spark.blocks.decode import Decoder, decoder
+from moldau.spark.blocks.columns import TYPES, Columns, bytes_scalar, int32_scalar
+from moldau.spark.blocks.decode import Decoder, usual
 from moldau.spark.blocks.errors import CorruptData, DataLoss, UnsupportedFormat
 from moldau.spark.blocks.fetching import Fetcher
 from moldau.spark.blocks.settings import ReadSettings, Split
@@ -36,7 +36,7 @@ def read_split(
         if client is None:
             found = LibraryReader(settings, split).columns(settings.schema.names)
         else:
-            found = read_columns(settings, client, split, decode or decoder())
+            found = read_columns(settings, client, split, decode or usual)
         for columns in found:
             yield from rows.batches(columns)
     except DataLoss as reason:
@@ -70,19 +70,25 @@ class Rows:
             if field.type != expected:
                 raise ValueError(f"the column {field.name!r} is of the type {expected}, not {field.type}")
         self._schema = schema
-        self._constants = {
-            "topic": pa.repeat(pa.scalar(split.topic, TYPES["topic"]), ROWS_MAX),
-            "partition": pa.repeat(pa.scalar(split.partition, TYPES["partition"]), ROWS_MAX),
+        self._scalars = {
+            "topic": bytes_scalar(TYPES["topic"], split.topic.encode()),
+            "partition": int32_scalar(split.partition),
         }
+        self._constants: Columns = {}
 
     def batches(self, columns: Columns) -> Iterator[pa.RecordBatch]:
         count = len(columns["offset"])
         for start in range(0, count, ROWS_MAX):
             length = min(ROWS_MAX, count - start)
             arrays = [
-                self._constants[name].slice(0, length)
-                if name in self._constants
-                else columns[name].slice(start, length)
+                self._constant(name, length) if name in self._scalars else columns[name].slice(start, length)
                 for name in self._schema.names
             ]
             yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _constant(self, name: str, length: int) -> pa.Array:
+        """A column that is the same in every row, made anew only for a longer batch than before."""
+        made = self._constants.get(name)
+        if made is None or len(made) < length:
+            made = self._constants[name] = pa.repeat(self._scalars[name], length)
+        return made.slice(0, length)

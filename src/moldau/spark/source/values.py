@@ -11,6 +11,7 @@ A value that is null (a tombstone) is of any format. Another format is a functio
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -19,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from moldau.spark.blocks.columns import TYPES
+from moldau.spark.blocks.columns import TYPES, bytes_scalar, fixed
 from moldau.spark.blocks.read import read_split
 from moldau.spark.blocks.settings import ReadSettings, Split
 from moldau.spark.source.dead_letters import DeadLetters
@@ -27,7 +28,7 @@ from moldau.spark.source.dead_letters import DeadLetters
 VALUE: Final = "value"
 CORRUPT: Final = "corruptValue"
 FOR_DEAD_LETTERS: Final = ("key", "value", "offset", "headers")
-NEWLINE: Final = pa.scalar(b"\n", pa.binary())
+OPENING, CLOSING, NEWLINE = (bytes_scalar(pa.binary(), each) for each in (b"{", b"}", b"\n"))
 Parse = Callable[[pa.Array, pa.DataType], pa.Array]
 
 
@@ -125,8 +126,8 @@ def _objects(present: pa.Array) -> pa.Buffer:
     not at the outermost level stands a comma, and no string goes over a line's end. With as many objects as values
     there is one in each.
     """
-    begins = pc.equal(pc.binary_slice(present, 0, 1), b"{")
-    ends = pc.equal(pc.binary_slice(present, -1), b"}")
+    begins = pc.equal(pc.binary_slice(present, 0, 1), OPENING)
+    ends = pc.equal(pc.binary_slice(present, -1), CLOSING)
     if not pc.all(pc.and_(begins, ends)).as_py():
         stripped = [value.strip() for value in present.to_pylist()]
         if not all(value.startswith(b"{") and value.endswith(b"}") for value in stripped):
@@ -139,7 +140,8 @@ def _objects(present: pa.Array) -> pa.Buffer:
 
 
 def _joined(present: pa.Array) -> pa.Buffer:
-    lists = pa.ListArray.from_arrays(pa.array([0, len(present)], pa.int32()), present)
+    ends = fixed(pa.int32(), array("i", (0, len(present))))
+    lists = pa.ListArray.from_arrays(ends, present)
     return pc.binary_join(lists, NEWLINE)[0].as_buffer()
 
 

@@ -89,6 +89,10 @@ bench: setup interop-setup  ## Moldau and Apache Kafka side by side; writes docs
 bench-quick: setup interop-setup  ## the same in a few minutes, printed only
 	$(BIN)/python -m moldau.bench --quick
 
+.PHONY: bench-spark
+bench-spark: spark-setup  ## our Spark source and sink beside Spark's own connector; writes docs/benchmarks-spark.md (ONLY=Latency)
+	$(BIN)/python -m moldau.bench.spark $(if $(ONLY),--only "$(ONLY)")
+
 bench-compaction: setup  ## compact 20 million keys in 5 GB: time and memory (10 GB of disk)
 	$(BIN)/python -m moldau.bench.many_keys
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 LONG = {
     "test_demo",
     "test_example_logs",
+    "test_bench_spark",
     "test_example_website",
     "test_lake_faults",
     "test_pipeline_both_runners",

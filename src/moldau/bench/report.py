@@ -149,7 +149,7 @@ def _head(plan: Plan, results: Results) -> str:
         moldau=version("moldau"),
         python=platform.python_version(),
         kafka=apache_kafka.VERSION,
-        java=_java_version(),
+        java=java_version(),
         confluent=confluent_kafka.__version__,
         librdkafka=confluent_kafka.libversion()[0],
         others=results.others_share,
@@ -157,7 +157,7 @@ def _head(plan: Plan, results: Results) -> str:
     )
 
 
-def _java_version() -> str:
+def java_version() -> str:
     java = find_java("Apache Kafka")
     printed = subprocess.run(
         [java, "-version"], capture_output=True, text=True, timeout=30, check=False
@@ -208,15 +208,15 @@ def _table(every: dict[str, Series]) -> Iterator[str]:
     yield "|---|---|---:|---:|---:|"
     for name, series in every.items():
         own, peer = series.summary(MOLDAU), series.summary(KAFKA)
-        yield f"| {name} | {series.unit} | {_spread(own)} | {_spread(peer)} | {_ratio(series, own, peer)} |"
+        yield f"| {name} | {series.unit} | {spread(own)} | {spread(peer)} | {_ratio(series, own, peer)} |"
 
 
-def _spread(summary: Summary | None) -> str:
+def spread(summary: Summary | None) -> str:
     if summary is None:
         return "-"
     if summary.least == summary.most:
-        return _rounded(summary.median)
-    return f"{_rounded(summary.median)} ({_rounded(summary.least)} – {_rounded(summary.most)})"
+        return rounded(summary.median)
+    return f"{rounded(summary.median)} ({rounded(summary.least)} – {rounded(summary.most)})"
 
 
 def _ratio(series: Series, own: Summary | None, peer: Summary | None) -> str:
@@ -228,8 +228,8 @@ def _ratio(series: Series, own: Summary | None, peer: Summary | None) -> str:
 
 
 def _number(summary: Summary | None) -> str:
-    return "-" if summary is None else _rounded(summary.median)
+    return "-" if summary is None else rounded(summary.median)
 
 
-def _rounded(value: float) -> str:
+def rounded(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -38,7 +38,7 @@ class TaskReader:
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         timeout = {} if options.read_timeout_ms is None else {"timeout_ms": options.read_timeout_ms}
         arrow_schema = to_arrow_schema(schema, timezone="UTC")
-        self._settings = ReadSettings(
+        self.settings = ReadSettings(
             bootstrap_servers=options.bootstrap_servers,
             schema=arrow_schema,
             client_config=options.client_config("consumer"),
@@ -58,8 +58,8 @@ class TaskReader:
         if partition.value is None:
             return iter(())
         if self._values is None:
-            return read_split(self._settings, partition.value)
-        return read_values(self._settings, self._values, partition.value)
+            return read_split(self.settings, partition.value)
+        return read_values(self.settings, self._values, partition.value)
 
 
 def tasks(ranges: Sequence[OffsetRange], topic_ids: Mapping[str, UUID]) -> list[InputPartition]:

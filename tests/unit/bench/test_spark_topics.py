@@ -117,7 +117,7 @@ def test_results_are_as_old_as_the_way_took(server: MoldauServer) -> None:
         latency.probing(server.bootstrap_servers, topic, topic) as probe,
     ):
         probe.wait_until_it_runs()
-        assert 0 < probe.one() < 30
+        assert 0 < min(probe.one() for _ in range(5)) < 0.5  # the probe itself waits for nothing
         ages = probe.paced(rate=100, duration_s=0.5)
     assert len(ages) == 50
     assert min(ages) > 0

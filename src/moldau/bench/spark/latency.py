@@ -45,11 +45,13 @@ class Probe:
         return number
 
     def results(self, timeout_s: float) -> Iterator[tuple[int, float]]:
-        """What has come, by number, and its age in seconds."""
-        for message in self._consumer.consume(1000, timeout_s):
+        """What has come, by number, and its age in seconds; at least one is waited for."""
+        message = self._consumer.poll(timeout_s)
+        while message is not None:
             if message.error() is None:
                 number, sent_ns = _NUMBER_AND_TIME.unpack(message.value())
                 yield number, (time.monotonic_ns() - sent_ns) / 1e9
+            message = self._consumer.poll(0)
 
     def one(self) -> float:
         """Send a record and wait for its result: its age."""

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol, Self
@@ -246,16 +246,12 @@ def usage_of(pid: int) -> Usage:
     that ended are in their parent's counters, to a hundredth of a second.
     """
     cpu_s, rss_bytes = 0.0, 0
-    waiting = [pid]
-    while waiting:
-        number = waiting.pop()
+    for number in descendants(pid):
         process = Path("/proc") / str(number)
         try:
-            cpu_s += time.clock_gettime(_cpu_clock(number))
+            cpu_s += cpu_of(number)
             ended_children = (process / "stat").read_text().rpartition(")")[2].split()[13:15]
             status = (process / "status").read_text()
-            for task in (process / "task").iterdir():
-                waiting.extend(int(child) for child in (task / "children").read_text().split())
         except OSError:  # it ended meanwhile
             continue
         cpu_s += sum(int(ticks) for ticks in ended_children) / CLOCK_TICKS_PER_S
@@ -265,9 +261,27 @@ def usage_of(pid: int) -> Usage:
     return Usage(cpu_s, rss_bytes)
 
 
-def _cpu_clock(pid: int) -> int:
-    """The id of another process's CPU clock, as clock_getcpuclockid(3) makes it."""
-    return (~pid << 3) | 2
+def descendants(pid: int) -> Iterator[int]:
+    """A process that runs, its children and theirs."""
+    waiting = [pid]
+    while waiting:
+        number = waiting.pop()
+        yield number
+        waiting += children_of(number)
+
+
+def children_of(pid: int) -> list[int]:
+    found: list[int] = []
+    with contextlib.suppress(OSError):  # it ended meanwhile, or one of its threads did
+        for task in (Path("/proc") / str(pid) / "task").iterdir():
+            with contextlib.suppress(OSError):
+                found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def cpu_of(pid: int) -> float:
+    """Seconds of a process that runs, by its CPU clock, whose id clock_getcpuclockid(3) makes; else OSError."""
+    return time.clock_gettime((~pid << 3) | 2)
 
 
 @atexit.register

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,10 +13,9 @@ from confluent_kafka import TopicPartition
 from moldau.bench import librdkafka
 from moldau.bench.measure import WorkNotDone
 from moldau.bench.server import MoldauServer
-from moldau.bench.spark import latency
-from moldau.bench.spark.results import Others
+from moldau.bench.spark import latency, results
 from moldau.bench.spark.topics import EVENTS_PER_BATCH, events, filled, texts
-from moldau.bench.spark.world import Cpu, cpu_of_jvm
+from moldau.bench.spark.world import Cpu, between, look_at_jvm
 from moldau.bench.topics import fresh_topic
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="It reads /proc.")
@@ -87,28 +85,41 @@ def test_cpu_is_told_apart_by_what_a_process_is_for() -> None:
     assert process.stdout is not None
     try:
         process.stdout.readline()
-        own_s, workers_s, planners_s = cpu_of_jvm(process.pid)
+        taken = between({}, look_at_jvm(process.pid))
     finally:
         process.communicate(b"end", timeout=60)
-    assert workers_s >= 0.6
-    assert 0.2 <= planners_s < 0.6
-    assert own_s < workers_s
+    assert taken.workers >= 0.6
+    assert 0.2 <= taken.driver < 0.6
+    assert taken.jvm < taken.workers
+    assert taken.broker == 0
 
 
-def test_cpu_is_subtracted_and_shared_out_by_kind() -> None:
-    taken = Cpu(5, 4, 3, 2).since(Cpu(1, 1, 1, 1))
-    assert taken == Cpu(4, 3, 2, 1)
+def test_a_worker_that_ended_takes_nothing_from_the_others() -> None:
+    before = {1: ("jvm", 1.0), 2: ("workers", 5.0), 3: ("broker", 1.0)}
+    after = {1: ("jvm", 5.0), 3: ("broker", 2.0), 4: ("workers", 3.0), 5: ("driver", 2.0)}
+    taken = between(before, after)
+    assert taken == Cpu(jvm=4, workers=3, driver=2, broker=1)
     assert taken.over(2) == Cpu(2, 1.5, 1, 0.5)
     assert taken.total == 10
 
 
-def test_what_this_process_and_its_children_use_is_not_others() -> None:
-    others = Others()
-    script = "import time\nwhile time.process_time() < 0.5: pass"
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
-    own = os.times()
-    assert own.children_user > 0.4
-    assert 0 <= others.share() <= 1
+def test_what_this_process_has_started_is_not_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even where nobody takes the CPU of a child that ended, as Spark's daemon does with its workers."""
+    monkeypatch.setattr(results, "LOOK_S", 0.01)
+    busy_s = [100.0]
+    monkeypatch.setattr(results, "_busy_s", lambda: busy_s[0])
+    parent = f"""
+import signal, subprocess, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+subprocess.Popen([sys.executable, "-c", {BURN.format(1)!r}], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL).wait()
+"""
+    with results.Others() as others:
+        subprocess.run([sys.executable, "-c", parent], check=True, timeout=60, capture_output=True)
+        busy_s[0] += 1.0  # no more than the child has used
+    assert others.share == 0
+    with results.Others() as others:
+        busy_s[0] += 1e6
+    assert others.share == 1
 
 
 def test_results_are_as_old_as_the_way_took(server: MoldauServer) -> None:

@@ -46,7 +46,7 @@ def without_numba(world: World, plan: Plan, section: Section, say: Say) -> None:
 
 def counts(world: World, plan: Plan, section: Section, say: Say) -> None:
     def count(side: Side, topic: Filled) -> int:
-        return _frame(world, side, topic).count()
+        return int(_frame(world, side, topic).count())
 
     for size, name in SIZES.items():
         for partitions in plan.partitions:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from moldau.bench.measure import Series
-from moldau.bench.server import CLOCK_TICKS_PER_S, usage_of
+from moldau.bench.server import CLOCK_TICKS_PER_S, cpu_of, descendants
+
+LOOK_S = 2.0
 
 
 class Found(NamedTuple):
@@ -75,19 +79,41 @@ class Results:
 
 
 class Others:
-    """The share of the cores that was used by processes that are not this one's, since it was made.
+    """The share of the cores that was used by processes that are not this one's, while its block ran.
 
-    Read while what this process has started still runs: the CPU of a process whose parent ended before it is nobody's.
+    Spark's daemon forgets the CPU of workers that end, so all processes are looked at while they run: what one has used
+    since the last look before its end is taken for others'.
     """
 
     def __init__(self) -> None:
-        self._busy_s, self._own_s = _busy_s(), usage_of(os.getpid()).cpu_s
-        self._began_s = time.monotonic()
+        self._cpu_s: dict[int, float] = {}
+        self._ended = threading.Event()
+        self._looking = threading.Thread(target=self._look_on, daemon=True)
+        self.share = 0.0
 
-    def share(self) -> float:
-        busy_s, own_s = _busy_s() - self._busy_s, usage_of(os.getpid()).cpu_s - self._own_s
+    def __enter__(self) -> Self:
+        self._look()
+        self._busy_s, self._own_s = _busy_s(), sum(self._cpu_s.values())
+        self._began_s = time.monotonic()
+        self._looking.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._looking.join()
+        self._look()
+        busy_s, own_s = _busy_s() - self._busy_s, sum(self._cpu_s.values()) - self._own_s
         cores_s = (time.monotonic() - self._began_s) * (os.cpu_count() or 1)
-        return max(0.0, busy_s - own_s) / cores_s if cores_s else 0.0
+        self.share = min(1.0, max(0.0, busy_s - own_s) / cores_s)
+
+    def _look_on(self) -> None:
+        while not self._ended.wait(LOOK_S):
+            self._look()
+
+    def _look(self) -> None:
+        for pid in descendants(os.getpid()):
+            with contextlib.suppress(OSError):  # it ended meanwhile
+                self._cpu_s[pid] = cpu_of(pid)
 
 
 def _busy_s() -> float:

@@ -52,11 +52,11 @@ def measure_section(name: str, world: World, plan: Plan, section: Section, say: 
     from pyspark.errors import PySparkException
 
     os.sync()
-    others = Others()
-    try:
-        WORK[name](world, plan, section, say)
-    except (WorkNotDone, PySparkException, Py4JError, KafkaException, OSError) as problem:
-        say(f"{name} failed: {problem}")
-        section.failures.append(str(problem).partition("\n")[0])
-    section.others_share = others.share()
+    with Others() as others:
+        try:
+            WORK[name](world, plan, section, say)
+        except (WorkNotDone, PySparkException, Py4JError, KafkaException, OSError) as problem:
+            say(f"{name} failed: {problem}")
+            section.failures.append(str(problem).partition("\n")[0])
+    section.others_share = others.share
     say(f"{name} is done; others took {section.others_share:.0%} of the cores")

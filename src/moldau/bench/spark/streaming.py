@@ -21,7 +21,7 @@ from moldau.bench.spark.reading import OF_CPU
 from moldau.bench.spark.results import Found, Section
 from moldau.bench.spark.sides import ALL, DEFAULT, Side, in_turn
 from moldau.bench.spark.topics import filled
-from moldau.bench.spark.world import Cpu, World
+from moldau.bench.spark.world import Cpu, World, between
 from moldau.bench.topics import fresh_topic
 
 Say = Callable[[str], None]
@@ -41,7 +41,7 @@ NO_QUERY: Final = "no query"
 GAP_S: Final = (0.5, 1.8)
 """Between single records: not in step with anything that ticks."""
 WARM_BATCHES: Final = 6
-POLL_S: Final = 0.02
+POLL_S: Final = 0.1
 BATCHES_TIMEOUT_S: Final = 240.0
 
 
@@ -153,9 +153,9 @@ def _batches(
     )
     try:
         first = _wait_for_batch(query, min(WARM_BATCHES, plan.batches // 2))
-        before = world.cpu()
+        before = world.look()
         last = _wait_for_batch(query, plan.batches - 2)  # the last one is followed by the query's end
-        cpu = world.cpu().since(before)
+        cpu = between(before, world.look())
         if not query.awaitTermination(BATCHES_TIMEOUT_S):
             raise WorkNotDone(f"{side.name}: {count} partitions were not read in {BATCHES_TIMEOUT_S:g} s")
     finally:

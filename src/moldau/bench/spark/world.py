@@ -1,8 +1,8 @@
 """The broker, the Spark session with Spark's own connector in it, and the CPU of each of their processes.
 
 The driver is this process and the Python processes that plan for it; the JVM runs the driver's side and the tasks, as
-Spark does with `local[N]`; the workers are the Python processes of the tasks. The CPU of a worker that ended is lost
-(its parent ignores it): Spark keeps them for a minute, longer than any of the measured pieces.
+Spark does with `local[N]`; the workers are the Python processes of the tasks. The CPU of a process that ended is lost:
+Spark keeps workers for a minute, longer than most of the measured pieces.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from moldau.bench.server import CLOCK_TICKS_PER_S, MoldauServer, Server, usage_of
+from moldau.bench.server import MoldauServer, Server, children_of, cpu_of, descendants
 from moldau.bench.spark.sides import register_plain
 from moldau.bench.spark_connector import connector_jars
 from moldau.spark.session import new_session
@@ -29,6 +29,8 @@ BROKER_SETTINGS: Final = {"log.segment.delete.delay.ms": 100}
 TASK_WORKER: Final = b"pyspark.worker"
 """The module that Spark's daemon runs for tasks; those of the driver's planners have other names."""
 END_TIMEOUT_S: Final = 60
+Look = dict[int, tuple[str, float]]
+"""Processes by their ids: what they are for, a field of `Cpu`, and the CPU that they have used, in seconds."""
 
 
 class Cpu(NamedTuple):
@@ -42,9 +44,6 @@ class Cpu(NamedTuple):
     @property
     def total(self) -> float:
         return sum(self)
-
-    def since(self, before: Cpu) -> Cpu:
-        return Cpu(*(now - then for now, then in zip(self, before, strict=True)))
 
     def over(self, count: float) -> Cpu:
         return Cpu(*(seconds / count for seconds in self))
@@ -69,41 +68,44 @@ class World:
     def bootstrap(self) -> str:
         return self.server.bootstrap_servers
 
-    def cpu(self) -> Cpu:
-        jvm_s, workers_s, planners_s = cpu_of_jvm(self.jvm_pid)
-        return Cpu(jvm_s, workers_s, time.process_time() + planners_s, self.server.usage().cpu_s)
+    def look(self) -> Look:
+        found = look_at_jvm(self.jvm_pid)
+        found[os.getpid()] = "driver", time.process_time()
+        for pid in descendants(self.server.pid):
+            found |= _looked_at(pid, "broker")
+        return found
 
     def taken(self, work: Callable[[], T]) -> tuple[T, Taken]:
-        before, began_s = self.cpu(), time.perf_counter()
+        before, began_s = self.look(), time.perf_counter()
         result = work()
         seconds = time.perf_counter() - began_s
-        return result, Taken(seconds, self.cpu().since(before))
+        return result, Taken(seconds, between(before, self.look()))
 
 
-def cpu_of_jvm(pid: int) -> tuple[float, float, float]:
-    """Its own CPU, that of the Python workers of tasks, and that of the driver's planners, some of which ended."""
-    own_s = time.clock_gettime((~pid << 3) | 2)
-    process = Path("/proc") / str(pid)
-    ended = (process / "stat").read_text().rpartition(")")[2].split()[13:15]
-    workers_s, planners_s = 0.0, sum(map(int, ended)) / CLOCK_TICKS_PER_S
-    for child in _children(process):
-        try:
-            command = (Path("/proc") / str(child) / "cmdline").read_bytes()
-        except OSError:  # it ended meanwhile
-            continue
-        if TASK_WORKER in command.split(b"\0"):
-            workers_s += usage_of(child).cpu_s
-        else:
-            planners_s += usage_of(child).cpu_s
-    return own_s, workers_s, planners_s
+def between(before: Look, after: Look) -> Cpu:
+    """What the processes have used that run at the second look; of one that ended nothing is known."""
+    taken = dict.fromkeys(Cpu._fields, 0.0)
+    for pid, (role, cpu_s) in after.items():
+        taken[role] += cpu_s - before.get(pid, (role, 0.0))[1]
+    return Cpu(**taken)
 
 
-def _children(process: Path) -> list[int]:
-    found: list[int] = []
-    for task in (process / "task").iterdir():
-        with contextlib.suppress(OSError):  # a thread that ended meanwhile
-            found += map(int, (task / "children").read_text().split())
+def look_at_jvm(pid: int) -> Look:
+    """The JVM, the Python workers of its tasks, and the planners of the driver."""
+    found: Look = {pid: ("jvm", cpu_of(pid))}
+    for child in children_of(pid):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            command = (Path("/proc") / str(child) / "cmdline").read_bytes().split(b"\0")
+            for each in descendants(child):
+                found |= _looked_at(each, "workers" if TASK_WORKER in command else "driver")
     return found
+
+
+def _looked_at(pid: int, role: str) -> Look:
+    try:
+        return {pid: (role, cpu_of(pid))}
+    except OSError:  # it ended meanwhile
+        return {}
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@
     session        a Spark session that finds its Python and its Java, or says what is missing
     client_options the options `kafka.*`, written for Kafka's Java client, as librdkafka's configuration
     blocks/        the executors' side of the source: a range of offsets becomes Arrow record batches
+    lasting        what a worker has loaded stays, and costs later tasks nothing
     topic_sink/    writing to topics: at least once and exactly once
 
 This package is at the edge: it talks to Spark, sockets and files directly. It may use what is below it in the layers

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from moldau.spark.blocks.read import read_split
 from moldau.spark.blocks.settings import ReadSettings, Split
+from moldau.spark.lasting import keep_what_is_loaded
 from moldau.spark.source import batch
 from moldau.spark.source.cluster import Cluster
 from moldau.spark.source.driver_client import DriverClient
@@ -56,10 +57,12 @@ class TaskReader:
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """Spark makes a partition of None where a batch has none."""
         if partition.value is None:
-            return iter(())
+            return
         if self._values is None:
-            return read_split(self.settings, partition.value)
-        return read_values(self.settings, self._values, partition.value)
+            yield from read_split(self.settings, partition.value)
+        else:
+            yield from read_values(self.settings, self._values, partition.value)
+        keep_what_is_loaded()
 
 
 def tasks(ranges: Sequence[OffsetRange], topic_ids: Mapping[str, UUID]) -> list[InputPartition]:

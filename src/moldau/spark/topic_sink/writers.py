@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from moldau.spark.lasting import keep_what_is_loaded
 from moldau.spark.topic_sink.clients import Kept
 from moldau.spark.topic_sink.columns import Columns, Rows
 from moldau.spark.topic_sink.exactly_once import ExactlyOnceTask, TaskIdentity
@@ -57,8 +58,11 @@ class TopicWriter:
         batches = (self.columns.rows(batch) for batch in iterator)
         if self.options.exactly_once:
             written = ExactlyOnceTask(self.options, self.identity(), self.reached).write(batches)
-            return RowsWritten(partition, written.rows, written.replayed)
-        return RowsWritten(partition, write_at_least_once(self.options, batches), False)
+            message = RowsWritten(partition, written.rows, written.replayed)
+        else:
+            message = RowsWritten(partition, write_at_least_once(self.options, batches), False)
+        keep_what_is_loaded()
+        return message
 
 
 def write_at_least_once(options: SinkOptions, batches: Iterator[Rows]) -> int:

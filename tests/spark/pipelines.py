@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from moldau.spark.pipeline.opening import Opened, open_project
 from moldau.spark.pipeline.progress import FlowProgress
 from moldau.spark.pipeline.project import Project, load_project
+from spark import delta_reader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,8 +95,8 @@ def run_until(
 
 def table(project: Project, name: str) -> list[dict[str, Any]]:
     """The rows of a table in the storage, read without Spark."""
-    from deltalake import DeltaTable
-
     assert project.local_storage is not None
-    rows: list[dict[str, Any]] = DeltaTable(project.local_storage / name).to_pyarrow_table().to_pylist()
-    return sorted(rows, key=lambda row: [str(value) for value in row.values()])
+    return sorted(
+        delta_reader.rows_of(project.local_storage / name),
+        key=lambda row: [str(value) for value in row.values()],
+    )

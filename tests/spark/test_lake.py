@@ -19,6 +19,7 @@ from deltalake import DeltaTable
 from cluster.support import wait_until
 from moldau.spark.lake.folder import visible_files
 from moldau.spark.lake.maintenance import maintain
+from spark import delta_reader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,7 +40,7 @@ def write(
 def rows_of(path: Path, table_format: str) -> list[dict[str, Any]]:
     """The table's rows as readers that are not Spark see them."""
     if table_format == "delta":
-        return DeltaTable(str(path)).to_pyarrow_table().to_pylist()
+        return delta_reader.rows_of(path)
     return (
         duckdb.sql(f"select * from read_parquet('{path}/**/*.parquet', union_by_name=true)")
         .to_arrow_table()
@@ -144,9 +145,9 @@ def test_duckdb_pandas_arrow_and_spark_read_the_same_rows(
     write(frame, lake, table_format)
     expected = sum(range(1000))
     if table_format == "delta":
-        dataset = duckdb.from_arrow(DeltaTable(str(lake)).to_pyarrow_dataset())
+        dataset = duckdb.from_arrow(delta_reader.dataset_of(lake))
         assert dataset.aggregate("sum(id)").fetchall() == [(expected,)]
-        assert DeltaTable(str(lake)).to_pandas()["id"].sum() == expected
+        assert DeltaTable(str(lake)).to_pandas(filesystem=delta_reader.files_of(lake))["id"].sum() == expected
     else:
         assert duckdb.sql(f"select sum(id) from read_parquet('{lake}/*.parquet')").fetchall() == [(expected,)]
         assert pandas.read_parquet(lake)["id"].sum() == expected
@@ -250,7 +251,9 @@ def test_small_files_are_compacted_beside_readers(
     old_files = before.file_uris()
     done = maintain(str(lake), target_bytes=1 << 20, retention_hours=168)
     assert done is not None and (done.files_removed, done.files_added, done.files_deleted) == (4, 1, 0)
-    assert before.to_pyarrow_table().num_rows == 4, "a reader of the old version keeps its files"
+    assert before.to_pyarrow_table(filesystem=delta_reader.files_of(lake)).num_rows == 4, (
+        "a reader of the old version keeps its files"
+    )
     stream([{"id": 4}], "id long", lake)
     assert ids(lake, "delta") == list(range(5))
     orphan = lake / "orphan.parquet"

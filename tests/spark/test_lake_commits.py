@@ -28,6 +28,7 @@ from moldau.spark.lake import maintenance
 from moldau.spark.lake.folder import HIDDEN, visible_files
 from moldau.spark.lake.options import LakeOptions, Transaction
 from moldau.spark.lake.sink import Lake, Written
+from spark import delta_reader
 
 ROUNDS = int(os.environ.get("ROUNDS", "12"))
 BATCHES = 6
@@ -64,7 +65,7 @@ def visible_rows(path: Path, table_format: str) -> Counter[int]:
     if table_format == "delta":
         if not DeltaTable.is_deltatable(str(path)):
             return Counter()
-        return Counter(DeltaTable(str(path)).to_pyarrow_table()["id"].to_pylist())
+        return Counter(delta_reader.table_of(path)["id"].to_pylist())
     seen: Counter[int] = Counter()
     for file in visible_files(str(path)):
         seen.update(pq.read_table(path / file, partitioning=None)["id"].to_pylist())

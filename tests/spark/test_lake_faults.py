@@ -20,7 +20,7 @@ import pytest
 from deltalake import DeltaTable
 
 from moldau.spark.lake.folder import visible_files
-from spark import lake_driver
+from spark import delta_reader, lake_driver
 from spark.lake_driver import COMMIT_STEPS, FORMATS, ROWS, TASK_STEPS, faulty
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ both = pytest.mark.parametrize("table_format", FORMATS)
 
 def rows_of(path: Path, table_format: str) -> Counter[int]:
     if table_format == "delta":
-        return Counter(DeltaTable(str(path)).to_pyarrow_table()["value"].to_pylist())
+        return Counter(delta_reader.table_of(path)["value"].to_pylist())
     seen: Counter[int] = Counter()
     for file in visible_files(str(path)):
         seen.update(pq.read_table(path / file, partitioning=None)["value"].to_pylist())

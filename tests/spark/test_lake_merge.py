@@ -20,6 +20,7 @@ from moldau.spark.lake.history import BadChange
 from moldau.spark.lake.maintenance import maintain
 from moldau.spark.lake.merge import Changes, apply_changes, merge, state_path
 from moldau.spark.lake.options import Transaction
+from spark import delta_reader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,7 +80,7 @@ def model(events: list[Event], scd_type: int) -> set[Any]:
 
 
 def rows_of(path: Path) -> list[Any]:
-    return [tuple(row.values()) for row in DeltaTable(str(path)).to_pyarrow_table().to_pylist()]
+    return [tuple(row.values()) for row in delta_reader.rows_of(path)]
 
 
 def random_events(chance: random.Random) -> list[Event]:
@@ -151,9 +152,16 @@ def test_merged_rows_are_found_by_duckdb_and_pandas(tmp_path: Path) -> None:
     events = [(key, 1, False, f"n{key}", 1.0) for key in range(5)]
     merge(table_of(events), changes(2), str(tmp_path), Transaction("flow", 0))
     merge(table_of([(1, 2, False, "other", 1.0)]), changes(2), str(tmp_path), Transaction("flow", 1))
-    dataset = DeltaTable(str(tmp_path)).to_pyarrow_dataset()
+    dataset = delta_reader.dataset_of(tmp_path)
     assert duckdb.from_arrow(dataset).filter("name = 'n1'").fetchall() == [("1", "n1", 1.0, 1, 2)]
-    assert len(DeltaTable(str(tmp_path)).to_pandas(filters=[("name", "=", "other")])) == 1
+    assert (
+        len(
+            DeltaTable(str(tmp_path)).to_pandas(
+                filters=[("name", "=", "other")], filesystem=delta_reader.files_of(tmp_path)
+            )
+        )
+        == 1
+    )
 
 
 @pytest.mark.parametrize("scd_type", [1, 2])
@@ -249,10 +257,7 @@ def test_several_keys_name_a_row_and_a_row_moves_with_its_partition(tmp_path: Pa
     merge(
         batch(("x", 1, "q", 2), ("y", 2, "p q/100%", 1)), rule, str(tmp_path), Transaction("f", 1), ("kind",)
     )
-    found = {
-        (row["a"], row["b"].day, row["kind"])
-        for row in DeltaTable(str(tmp_path)).to_pyarrow_table().to_pylist()
-    }
+    found = {(row["a"], row["b"].day, row["kind"]) for row in delta_reader.rows_of(tmp_path)}
     assert found == {("x", 1, "q"), ("x", 2, "p q/100%"), ("y", 1, "q"), ("y", 2, "p q/100%")}
     assert DeltaTable(str(tmp_path)).metadata().partition_columns == ["kind"]
 
@@ -278,9 +283,7 @@ def test_columns_may_be_added_and_sequences_widen(tmp_path: Path, scd_type: int)
     rule = Changes(("id",), "unused", stored_as_scd_type=scd_type)
     for number, batch in enumerate([one, two, one.set_column(2, "__sequence", pa.array([0], pa.int32()))]):
         merge(batch, rule, str(tmp_path), Transaction("flow", number))
-    found = sorted(
-        DeltaTable(str(tmp_path)).to_pyarrow_table().to_pylist(), key=lambda row: row.get("__START_AT", 0)
-    )
+    found = sorted(delta_reader.rows_of(tmp_path), key=lambda row: row.get("__START_AT", 0))
     if scd_type == 1:
         assert found == [{"id": 1, "v": "b", "more": [7]}]
     else:

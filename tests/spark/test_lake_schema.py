@@ -16,6 +16,7 @@ from moldau.spark.lake.options import BadOption, LakeOptions, Transaction
 from moldau.spark.lake.schema import SchemaConflict, canonical, evolve
 from moldau.spark.lake.sink import Lake
 from moldau.spark.lake.source import read_files, snapshot, table_schema
+from spark import delta_reader
 
 both = pytest.mark.parametrize("table_format", ["delta", "parquet"])
 versions = iter(range(1000))
@@ -37,7 +38,7 @@ def rows_of(path: Path, table_format: str) -> list[dict[str, Any]]:
     rows = [row for batch in read_files(snapshot(options), schema) for row in batch.to_pylist()]
     rows.sort(key=lambda row: row["id"])
     if table_format == "delta":
-        assert rows == sorted(DeltaTable(str(path)).to_pyarrow_table().to_pylist(), key=lambda row: row["id"])
+        assert rows == sorted(delta_reader.rows_of(path), key=lambda row: row["id"])
     return rows
 
 
@@ -195,7 +196,7 @@ def test_delta_skips_files_by_their_statistics_and_loses_no_row(tmp_path: Path) 
             [{"id": at * 10 + n, "s": f"{at}{n}"} for n in range(10)],
             pa.schema([ID, ("s", pa.string())]),
         )
-    dataset = DeltaTable(str(tmp_path)).to_pyarrow_dataset()
+    dataset = delta_reader.dataset_of(tmp_path)
     wanted = pa.compute.field("id") == 25
     assert len(list(dataset.get_fragments(filter=wanted))) == 1
     assert dataset.to_table(filter=wanted).to_pylist() == [{"id": 25, "s": "25"}]

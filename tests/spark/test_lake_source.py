@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 from moldau.spark.lake import options
 from moldau.spark.lake.maintenance import maintain
 from moldau.spark.lake.source import LakeStreamReader, TableChanged
+from spark import delta_reader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +33,7 @@ def copy(spark: SparkSession, path: Path, checkpoint: Path, **settings: Any) -> 
         .start(str(target))
     )
     query.awaitTermination(120)
-    return sorted(DeltaTable(str(target)).to_pyarrow_table()["id"].to_pylist())
+    return sorted(delta_reader.table_of(target)["id"].to_pylist())
 
 
 def test_an_older_version_can_be_read(spark: SparkSession, tmp_path: Path) -> None:

@@ -66,8 +66,9 @@ class Sink:
         options: SinkOptions | None = None,
         application: str = APPLICATION,
         partition: int = 0,
+        run: str | None = None,
     ) -> Written:
-        identity = TaskIdentity(application, version, partition)
+        identity = TaskIdentity(application, version, partition, run)
         return ExactlyOnceTask(options or self.options(), identity, reached).write(self.batches(rows))
 
     def in_a_process(self, version: int, first: int, last: int, step: str = "") -> int:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sink_attempts import STEPS, Sink, values
+from confluent_kafka.admin import AdminClient
+from sink_attempts import APPLICATION, STEPS, Sink, values
 
-from moldau.spark.topic_sink.exactly_once import KEPT, MARKERS
+from moldau.spark.topic_sink.exactly_once import KEPT, MARKERS, TaskIdentity, Transactions
 from moldau.testing import Cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 COORDINATED = {"group": "__consumer_offsets", "transaction": "__transaction_state"}
 PARTITIONS = 3
+DEADLINE_S = 60.0
 NOT_WHEN_KEPT = ("fenced the others", "marker read again")
 CONFIG = {"offsets.topic.num.partitions": PARTITIONS, "transaction.state.log.num.partitions": PARTITIONS}
 
@@ -75,3 +79,39 @@ def test_rows_are_written_once_while(cluster: Cluster, trouble: str, keeping: bo
         sink.attempt(version, values(first, first + 29), reached)
         assert happened or (keeping and step in NOT_WHEN_KEPT)
     assert sink.committed() == sorted(values(1, 30 * (len(STEPS) + 1)))
+
+
+def test_a_kept_producer_finds_the_new_group_coordinator_when_the_old_one_has_gone(cluster: Cluster) -> None:
+    """librdkafka alone waits until a broker closes a connection that has been idle for ten minutes."""
+    cluster.create_topic("out-gone", PARTITIONS)
+    sink = Sink(cluster.bootstrap_servers, "out-gone")
+    KEPT.close()
+    sink.attempt(0, values(1, 10))
+    sink.attempt(1, values(11, 20))  # its first marker is where the coordinator is asked for
+    group = TaskIdentity(APPLICATION, 0, 0).transactional_id(sink.topic)
+    admin = AdminClient({"bootstrap.servers": sink.servers})
+    broker = admin.describe_consumer_groups([group])[group].result(DEADLINE_S).coordinator.id
+    cluster.kill(broker)
+    for topic in (sink.topic, *COORDINATED.values()):
+        for partition in range(PARTITIONS):
+            cluster.wait_for_leader(topic, partition)
+    forget(broker, kept_producer())
+    with ThreadPoolExecutor(1) as pool:  # a call that hangs in the main thread is deaf to the test's time-out
+        assert pool.submit(sink.attempt, 2, values(21, 30)).result(DEADLINE_S).rows == 10
+    cluster.start(broker)
+    cluster.wait_in_sync()
+    assert sink.committed() == sorted(values(1, 30))
+
+
+def kept_producer() -> Transactions:
+    ((transactions, _),) = KEPT._clients.values()
+    return transactions
+
+
+def forget(broker: int, transactions: Transactions) -> None:
+    """Let the producer see the brokers that are left; it gives up what it has of the one that is not there."""
+    for _ in range(100):
+        if broker not in transactions.outlet.producer.list_topics(timeout=DEADLINE_S).brokers:
+            return
+        threading.Event().wait(0.1)
+    raise AssertionError(f"broker {broker} is still there")

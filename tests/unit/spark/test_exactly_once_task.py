@@ -19,8 +19,11 @@ from moldau.spark.topic_sink.exactly_once import (
     ReplayDiffers,
     TaskFailed,
     TaskIdentity,
+    Transactions,
     Written,
+    in_time,
 )
+from moldau.spark.topic_sink.markers import Marker, MarkerGroup
 from moldau.testing import Cluster
 
 TEN = values(1, 10)
@@ -116,8 +119,41 @@ def test_a_version_below_the_marker_is_done(sink: Sink) -> None:
     assert sink.committed() == sorted(TEN)
 
 
-def test_a_task_without_rows_does_nothing() -> None:
-    assert Sink("127.0.0.1:1", "nowhere").attempt(0, []) == Written(0, replayed=False)
+def test_a_task_without_rows_writes_nothing(sink: Sink) -> None:
+    assert sink.attempt(0, []) == Written(0, replayed=False)
+    sink.attempt(1, TEN)
+    assert sink.attempt(2, []) == Written(0, replayed=False)
+    assert sink.attempt(0, []) == Written(0, replayed=True), "it has been written meanwhile"
+    assert sink.committed() == sorted(TEN)
+
+
+def test_a_replay_whose_rows_have_gone_to_another_task_fails_and_says_so(sink: Sink) -> None:
+    """The driver died when task 1 had committed; split anew, task 0 has its rows, and would double them silently."""
+    sink.attempt(0, TEN, partition=1, run="first")
+    sink.attempt(0, values(1, 20), partition=0, run="second")
+    with pytest.raises(ReplayDiffers, match=r"was written with 10 rows .* is now replayed with 0 rows"):
+        sink.attempt(0, [], partition=1, run="second")
+
+
+def test_a_task_without_rows_looks_once_in_a_run_of_its_query(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    read = MarkerGroup.read
+    monkeypatch.setattr(MarkerGroup, "read", lambda markers: asked.append(1) or read(markers))
+    sink.attempt(0, [], run="first")
+    for version in range(1, 5):
+        sink.attempt(version, [], run="first")
+    assert len(asked) == 1
+    sink.attempt(5, [], run="second")
+    sink.attempt(6, [], run="second", partition=1)
+    sink.attempt(7, [], options=sink.options(replayCheck="none"), run="third")
+    assert len(asked) == 3
+    sink.attempt(8, TEN, run="fourth")
+    sink.attempt(9, [], run="fourth")
+    assert len(asked) == 4, "who writes has looked"
+    sink.attempt(9, [])
+    assert len(asked) == 5, "a second attempt looks"
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -233,3 +269,31 @@ def test_a_fenced_attempt_gives_up_when_nobody_writes_in_its_place(sink: Sink) -
         sink.attempt(0, TEN, fence, options=options)
     sink.attempt(0, TEN)
     assert sink.committed() == sorted(TEN)
+
+
+def test_a_call_is_waited_for_as_long_as_is_said() -> None:
+    ended = threading.Event()
+
+    def fail() -> None:
+        raise Stopped("said")
+
+    assert in_time(lambda: None, 60)
+    with pytest.raises(Stopped, match="said"):
+        in_time(fail, 60)
+    assert not in_time(lambda: ended.wait(60) and None, 0.05)
+    ended.set()
+
+
+def test_a_marker_that_nobody_answers_fails_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hanging:
+        ended = threading.Event()
+
+        def send_offsets_to_transaction(self, *_arguments: object) -> None:
+            self.ended.wait(60)
+
+    monkeypatch.setattr("moldau.spark.topic_sink.exactly_once.CALL_S", 0.05)
+    transactions = Transactions(Sink("127.0.0.1:1", "t").options(), "id", None)
+    transactions.outlet.producer = Hanging()  # type: ignore[assignment]
+    with pytest.raises(TaskFailed, match=r"send_offsets_to_transaction has no answer after 0\.1 s"):
+        transactions.mark(Marker(0, 0, 0), within_s=0.05)
+    Hanging.ended.set()

@@ -53,6 +53,13 @@ def test_a_transaction_may_take_five_minutes_and_a_record_never_longer_than_it()
     assert (config["transaction.timeout.ms"], config["delivery.timeout.ms"]) == ("10000", "10000")
 
 
+def test_idle_connections_of_a_transactional_producer_are_closed_soon_unless_it_is_said_otherwise() -> None:
+    assert "connections.max.idle.ms" not in parse().producer
+    assert parse(exactlyOnce="true").producer["connections.max.idle.ms"] == "5000"
+    said = parse(exactlyOnce="true", kafka_connections_max_idle_ms="60000").producer
+    assert said["connections.max.idle.ms"] == "60000"
+
+
 def test_a_batch_write_has_the_application_and_version_that_it_is_given_or_an_id_of_its_own() -> None:
     named = parse(exactlyOnce="true", txnAppId="app", txnVersion="7")
     assert (named.application, named.version) == ("app", 7)

@@ -17,13 +17,18 @@ copy's marker, instead of failing, so that Spark does not start a third one that
 
 What a replayed task would write must be what was written: rows and checksum are compared, and where they differ the
 task fails and says so, since rows would be lost or doubled. Spark's sources give the same rows to the same task on a
-replay; an input that is split by the number of cores does not.
+replay; an input that is split by the number of cores does not. So a task without rows looks for a marker, too: its
+rows of before may be another task's now, which writes them again. Only the first batch of a query's run can be a
+replay, and a worker looks once in a run for each partition.
 """
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -41,10 +46,12 @@ if TYPE_CHECKING:
 CALL_S = 30.0
 """How long one call of the client may take before it is repeated, where it may be."""
 INIT_S_MAX = 120.0
+FIRST_MARK_S_MAX = 30.0
 COMMIT_S_MAX = 120.0
 ABORT_S_MAX = 30.0
 WAIT_S = 2.0
 WAIT_PAUSE_S = 0.5
+LOOKED_MAX = 10_000
 ATTEMPTS_MAX = 3
 """How often a kept producer may turn out to be fenced before the task gives up: once is enough, but for races."""
 
@@ -68,6 +75,8 @@ class TaskIdentity:
     application: str
     version: int
     partition: int
+    run: str | None = None
+    """Of the query: what has begun since its start is no replay. None where any attempt may be one."""
 
     def transactional_id(self, topic: str | None) -> str:
         """Also the name of the marker's group. With the topic: one application may write to several."""
@@ -114,10 +123,11 @@ class Transactions:
         except KafkaException as failure:
             raise self._reason("begin_transaction", failure.args[0]) from None
 
-    def mark(self, marker: Marker) -> None:
-        self._call(
-            "send_offsets_to_transaction", COMMIT_S_MAX, [marker.as_offset(self._marker_topic)], self._group
-        )
+    def mark(self, marker: Marker, within_s: float) -> None:
+        """librdkafka does not keep the time-out of this call (confluentinc/librdkafka#5456); we do."""
+        name, offsets = "send_offsets_to_transaction", [marker.as_offset(self._marker_topic)]
+        if not in_time(lambda: self._call(name, within_s, offsets, self._group), within_s + CALL_S):
+            raise TaskFailed(f"{name} has no answer after {within_s + CALL_S:g} s")
 
     def commit(self, marker: Marker) -> None:
         self._call("commit_transaction", COMMIT_S_MAX)
@@ -151,8 +161,28 @@ class Transactions:
         return TaskFailed(f"{name} failed: {error.str()}")
 
 
+def in_time(call: Callable[[], None], within_s: float) -> bool:
+    """Whether it has come back; what it raises is raised. Else it goes on in a thread, with all that it holds."""
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as failure:
+            failures.append(failure)
+
+    thread = threading.Thread(target=run, name="client-call", daemon=True)
+    thread.start()
+    thread.join(within_s)
+    if failures:
+        raise failures[0]
+    return not thread.is_alive()
+
+
 KEPT: Kept[Transactions] = Kept()
 MARKERS: Kept[MarkerGroup] = Kept()
+LOOKED: OrderedDict[tuple[str, str], None] = OrderedDict()
+"""The runs and transactional ids whose marker this worker has seen: no task of theirs is a replay now."""
 
 
 def is_fencing(error: Any) -> bool:
@@ -181,20 +211,43 @@ class ExactlyOnceTask:
         self._tally = Tally()
 
     def write(self, batches: Iterator[Rows]) -> Written:
-        """A task without rows does nothing."""
+        """A task without rows writes nothing."""
         first = next((rows for rows in batches if rows.values), None)
         if first is None:
-            return Written(0, replayed=False)
-        batches = chain([first], batches)
+            return self._write_nothing()
         self._reached("begin")
-        config = tuple(sorted(self._options.admin.items()))
-        ensure_topic(config, self._options.marker_topic)
-        key = config, self._options.marker_topic, self._id
-        markers = MARKERS.take(key) or MarkerGroup(self._options.admin, self._options.marker_topic, self._id)
+        ensure_topic(tuple(sorted(self._options.admin.items())), self._options.marker_topic)
+        with self._markers() as markers:
+            written = self._write(chain([first], batches), markers)
+        self._note_looked()
+        return written
+
+    def _write_nothing(self) -> Written:
+        if self._options.replay_check == "none" or (self._identity.run, self._id) in LOOKED:
+            return Written(0, replayed=False)
+        with self._markers() as markers:
+            seen = markers.read()
+        written = Written(0, replayed=False)
+        if seen is not None and seen.version >= self._identity.version:
+            written = self._compare(seen)
+        self._note_looked()
+        return written
+
+    @contextmanager
+    def _markers(self) -> Iterator[MarkerGroup]:
+        topic = self._options.marker_topic
+        key = tuple(sorted(self._options.admin.items())), topic, self._id
+        markers = MARKERS.take(key) or MarkerGroup(self._options.admin, topic, self._id)
         try:
-            return self._write(batches, markers)
+            yield markers
         finally:
             MARKERS.give_back(key, markers)
+
+    def _note_looked(self) -> None:
+        if self._identity.run is not None:
+            LOOKED[self._identity.run, self._id] = None
+            while len(LOOKED) > LOOKED_MAX:
+                LOOKED.popitem(last=False)
 
     def _write(self, batches: Iterator[Rows], markers: MarkerGroup) -> Written:
         began_s = time.monotonic()
@@ -232,7 +285,7 @@ class ExactlyOnceTask:
             return False
         try:
             kept.begin()
-            kept.mark(Marker(self._identity.version, 0, 0))
+            kept.mark(Marker(self._identity.version, 0, 0), FIRST_MARK_S_MAX)
         except (Fenced, TaskFailed):
             return False
         self._reached("producer kept")
@@ -260,7 +313,7 @@ class ExactlyOnceTask:
         try:
             self._send(transactions.outlet, batches)
             marker = Marker(self._identity.version, self._tally.rows, self._tally.checksum)
-            transactions.mark(marker)
+            transactions.mark(marker, COMMIT_S_MAX)
             self._reached("marked")
             transactions.commit(marker)
         except Fenced:

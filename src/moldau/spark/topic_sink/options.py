@@ -21,6 +21,10 @@ DELIVERY_TIMEOUT_MS = 120_000
 TRANSACTION_TIMEOUT_MS = 300_000
 """Longer than Kafka's minute: a task that takes longer than this can never succeed."""
 MAX_BLOCK_MS = 60_000
+IDLE_MS = 5_000
+"""Of a transactional producer's connections. Where the group coordinator has gone from the cluster, librdkafka looks
+for the new one only when a connection changes its state (confluentinc/librdkafka#5511): an idle one that is closed
+does, and brokers close theirs after ten minutes only."""
 IN_FLIGHT_MAX = 5  # what an idempotent producer may have on its way
 
 REFUSED = {
@@ -141,6 +145,7 @@ def producer_config(given: Mapping[str, str], transaction_timeout_ms: int | None
     timeout_ms = DELIVERY_TIMEOUT_MS
     if transaction_timeout_ms is not None:
         config["transaction.timeout.ms"] = str(transaction_timeout_ms)
+        config.setdefault("connections.max.idle.ms", str(IDLE_MS))
         timeout_ms = min(timeout_ms, transaction_timeout_ms)
     if config.keys().isdisjoint({"delivery.timeout.ms", "message.timeout.ms"}):
         config["delivery.timeout.ms"] = str(timeout_ms)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 QUERY_PROPERTY = "sql.streaming.queryId"
 BATCH_PROPERTY = "streaming.sql.batchId"
+RUN_PROPERTY = "spark.jobGroup.id"
 
 OUTLETS: Kept[Outlet] = Kept(kept_max=4)
 
@@ -109,7 +110,8 @@ class TopicStreamWriter(TopicWriter, DataSourceStreamArrowWriter):
             raise RuntimeError(
                 f"Spark gives tasks no {QUERY_PROPERTY} and {BATCH_PROPERTY}: exactlyOnce cannot be served here"
             )
-        return TaskIdentity(query, int(batch), context.partitionId())
+        run = None if context.attemptNumber() else context.getLocalProperty(RUN_PROPERTY)
+        return TaskIdentity(query, int(batch), context.partitionId(), run)
 
 
 def task_context() -> TaskContext:

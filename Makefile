@@ -83,6 +83,10 @@ lake-rounds: spark-setup  ## kill what writes to the lake, at any step, ROUNDS=2
 spark-faults: spark-setup  ## copy a topic with Spark while all of it is killed, at any step, ROUNDS=20 times (SEED=...)
 	ROUNDS=$(or $(ROUNDS),20) $(PYTEST) -s --seed $(or $(SEED),$$(date +%s)) tests/spark/test_sink_faults.py
 
+.PHONY: spark-cluster
+spark-cluster: spark-setup  ## the website-activity pipeline on a cluster of Spark's, a worker of which is killed
+	$(PYTEST) -s tests/spark/test_example_website_cluster.py
+
 bench: setup interop-setup  ## Moldau and Apache Kafka side by side; writes docs/benchmarks.md
 	$(BIN)/python -m moldau.bench
 

@@ -16,14 +16,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LONG = {
+    "test_connector_interop",
+    "test_connector_pipeline",
     "test_demo",
     "test_example_logs",
     "test_bench_spark",
     "test_example_website",
+    "test_example_website_cluster",
     "test_lake_faults",
     "test_pipeline_both_runners",
     "test_pipeline_cli",
     "test_sink_faults",
+    "test_spark_security",
     "test_sql_cli",
 }
 """Files that start drivers and clusters over and over."""

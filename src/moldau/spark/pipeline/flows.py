@@ -7,7 +7,9 @@
 
 Every query has a checkpoint of its own in the storage and goes on there after a restart. A flow's `spark_conf` is
 in force while it is started; Spark gives a query its own copy of the session. `pipelines.trigger.interval` among
-them is the pause between two batches or recomputations.
+them is the pause between two batches or recomputations. With `pipelines.trigger=RealTime` rows go through one by one
+(Spark's Real-Time Mode, which only its own Kafka connector serves), and the interval is how often it is noted how far
+the query has come. Such a query writes in update mode, and once, until it has caught up, in ordinary batches.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import re
 from typing import TYPE_CHECKING
 
 from moldau.spark.pipeline.declared import Flow, Kind, Mistake, Output
-from moldau.spark.pipeline.session_conf import BUILDING, INTERVAL, conf_in_force
+from moldau.spark.pipeline.session_conf import BUILDING, INTERVAL, OWN, TRIGGER, conf_in_force
 from moldau.spark.pipeline.tables import FORMAT, Tables
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 RECOMPUTE_S = 10.0
 """How often a materialized view is looked at, unless its interval says otherwise."""
+REAL_TIME_S = 300.0
+"""How long a batch in Real-Time Mode lasts, unless its interval says otherwise: Spark's own default."""
 _DURATION = re.compile(
     r"\s*(\d+(?:\.\d+)?)\s*(ms|millis\w*|s|seconds?|m|minutes?|h|hours?)\s*", re.IGNORECASE
 )
@@ -51,6 +55,13 @@ def interval_s(flow: Flow) -> float | None:
             flow.place, f"{INTERVAL}={text} is no duration.", "Write 10 seconds, 500 ms or 1 minute."
         )
     return value
+
+
+def is_real_time(flow: Flow) -> bool:
+    text = flow.conf.get(TRIGGER, "")
+    if text and text.lower() != "realtime":
+        raise Mistake(flow.place, f"{TRIGGER}={text} is unknown.", "Write RealTime, or leave it out.")
+    return bool(text)
 
 
 def job_group(flow: Flow) -> str:
@@ -84,14 +95,15 @@ class Starter:
                     .start()
                 )
             assert output.kind is Kind.SINK and output.format is not None, output
-            return writer.outputMode("append").format(output.format).options(**output.options).start()
+            mode = "update" if is_real_time(flow) else "append"
+            return writer.outputMode(mode).format(output.format).options(**output.options).start()
 
     def recompute(self, flow: Flow, output: Output, frame: DataFrame) -> None:
         """A materialized view, in the calling thread."""
         context = self._spark.sparkContext
         context.setJobGroup(job_group(flow), f"recomputes {output.name}", interruptOnCancel=True)
         writer = frame.write.format(FORMAT).mode("overwrite").options(**self._tables.write_options(output))
-        if flow.conf.keys() <= {INTERVAL}:
+        if flow.conf.keys() <= OWN:
             writer.save()
             return
         with BUILDING, conf_in_force(self._spark, flow.conf):  # a batch has no session of its own
@@ -110,4 +122,6 @@ class Starter:
         if self.once:
             return writer.trigger(availableNow=True)
         pause = interval_s(flow)
+        if is_real_time(flow):
+            return writer.trigger(realTime=f"{int((pause or REAL_TIME_S) * 1000)} milliseconds")
         return writer if pause is None else writer.trigger(processingTime=f"{int(pause * 1000)} milliseconds")

@@ -17,6 +17,7 @@ from moldau.spark.pipeline import names
 from moldau.spark.pipeline.declared import Declared, Flow, Kind, Mistake, Mistakes, Output, Place
 from moldau.spark.pipeline.plan import Cycle, order, static_mistakes
 from moldau.spark.pipeline.project import Project
+from moldau.spark.pipeline.refusals import CONNECTOR_HINT
 from moldau.spark.pipeline.registry import in_folder, place_of
 from moldau.spark.pipeline.sentences import line_in, sentence
 from moldau.spark.pipeline.session_conf import BUILDING, conf_in_force
@@ -279,10 +280,7 @@ class Graph:
                 f"Did you mean {near[0]}?" if near else "The project declares no table or view of this name."
             )
         if "data source: kafka" in text:
-            return (
-                'Use format("moldau"), which reads Kafka too, or give Spark its connector with '
-                "--set spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION."
-            )
+            return CONNECTOR_HINT
         return ""
 
     def _output(self, flow: Flow) -> Output:

@@ -3,6 +3,8 @@
 a batch query into a streaming table or sink     it would end, and nothing would come after it
 a stream into a materialized view                it is computed from what is there, again and again
 sorting, aggregating without a watermark, ...    Spark's own rules for a query that appends
+a sink's format that Spark does not find         its query would not start
+Real-Time Mode without Spark's Kafka connector   nothing else serves it
 """
 
 from __future__ import annotations
@@ -11,10 +13,20 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from moldau.spark.pipeline.declared import Flow, Kind, Mistake, Output
+from moldau.spark.pipeline.flows import is_real_time
 from moldau.spark.pipeline.sentences import sentence
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+CONNECTOR = "kafka"
+"""The format of Spark's own connector, whose jars are not in PySpark."""
+CONNECTOR_HINT = (
+    'Use format("moldau"), which reads Kafka too, or give Spark its own connector: `--set spark.jars.packages='
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION` fetches it, `--set spark.jars=FILE,FILE` takes jars that "
+    "are here."
+)
+OURS = frozenset({"moldau", "moldau_lake"})
 
 
 def refuse(spark: SparkSession, flow: Flow, output: Output, frame: DataFrame) -> None:
@@ -36,8 +48,30 @@ def refuse(spark: SparkSession, flow: Flow, output: Output, frame: DataFrame) ->
             "Read with spark.readStream or STREAM, or declare a materialized view.",
         )
     refuse_unsupported(spark, flow, frame)
+    if is_real_time(flow) and (output.kind is not Kind.SINK or output.format in OURS):
+        raise Mistake(
+            flow.place,
+            f"'{flow.name}' is to run in Real-Time Mode, into the {output.kind.value} '{output.name}'.",
+            'Only sinks of Spark\'s own serve it: dp.create_sink(..., "kafka", ...).',
+        )
     if output.kind is Kind.SINK:
+        refuse_unknown(spark, output)
         refuse_sink(flow, output, frame)
+
+
+def refuse_unknown(spark: SparkSession, output: Output) -> None:
+    """A sink's format that Spark does not find, which it otherwise says when the query is started."""
+    from pyspark.errors import PySparkException
+
+    if output.format in OURS or output.format == "memory":  # which is within Spark
+        return
+    found = spark._jvm.org.apache.spark.sql.execution.datasources.DataSource
+    try:
+        found.lookupDataSource(output.format, spark._jsparkSession.sessionState().conf())
+    except PySparkException as error:
+        if not spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(output.format):
+            hint = CONNECTOR_HINT if output.format == CONNECTOR else ""
+            raise Mistake(output.place, f"the sink '{output.name}': {sentence(error)}", hint) from error
 
 
 def refuse_sink(flow: Flow, output: Output, frame: DataFrame) -> None:
@@ -62,7 +96,13 @@ def refuse_sink(flow: Flow, output: Output, frame: DataFrame) -> None:
 
 
 def refuse_source(flow: Flow, format: str, options: Mapping[str, str]) -> None:
-    """Options that our own source would refuse when the query is started."""
+    """What would be refused when the query is started: a source in Real-Time Mode, options of our own source."""
+    if is_real_time(flow) and format != CONNECTOR:
+        raise Mistake(
+            flow.place,
+            f"'{flow.name}' is to run in Real-Time Mode, and reads with format(\"{format}\").",
+            'Only Spark\'s own connector serves it: format("kafka").',
+        )
     if format != "moldau":
         return
     from moldau.spark.source.options import parse_options
@@ -79,14 +119,14 @@ def sentence_of(error: ValueError) -> str:
 
 
 def refuse_unsupported(spark: SparkSession, flow: Flow, frame: DataFrame) -> None:
-    """Spark's own check of a query that appends, which it otherwise makes when the query is started."""
+    """Spark's own check of a query that appends (in Real-Time Mode: updates), which it otherwise makes at its start."""
     from pyspark.errors import PySparkException
 
     jvm = spark._jvm
+    modes = jvm.org.apache.spark.sql.streaming.OutputMode
+    mode = modes.Update() if is_real_time(flow) else modes.Append()
     checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
     try:
-        checker.checkForStreaming(
-            frame._jdf.queryExecution().analyzed(), jvm.org.apache.spark.sql.streaming.OutputMode.Append()
-        )
+        checker.checkForStreaming(frame._jdf.queryExecution().analyzed(), mode)
     except PySparkException as error:
         raise Mistake(flow.place, f"'{flow.name}' cannot run endlessly: {sentence(error)}") from error

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pyspark.sql.streaming import StreamingQueryListener
 
 from moldau.spark.pipeline.declared import Kind, Mistake
-from moldau.spark.pipeline.flows import RECOMPUTE_S, Starter, interval_s
+from moldau.spark.pipeline.flows import REAL_TIME_S, RECOMPUTE_S, Starter, interval_s, is_real_time
 from moldau.spark.pipeline.graph import Broken, Built, Graph
 from moldau.spark.pipeline.progress import FlowProgress, State, is_batch
 from moldau.spark.pipeline.restarts import Restarts
@@ -166,11 +166,16 @@ class StreamRun(FlowRun):
         if self._batches_at_stop is None:
             self._batches_at_stop = self.progress.batches
         is_between = self.progress.batches > self._batches_at_stop or not query.status["isTriggerActive"]
-        if waiting and not is_between:
+        if waiting and not is_between and self._batches_are_short():
             return False
         query.stop()
         self._take_the_rest()
         return True
+
+    def _batches_are_short(self) -> bool:
+        """One in Real-Time Mode lasts as long as it is said to; a stop need not wait for what it will not see."""
+        flow = self.built.flow
+        return not is_real_time(flow) or (interval_s(flow) or REAL_TIME_S) <= GRACE_S
 
 
 class RecomputedRun(FlowRun):

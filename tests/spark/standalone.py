@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from moldau.runtime.real.free_ports import FreePorts
@@ -24,9 +25,19 @@ WORKER_HOSTS = ("127.0.0.1", "127.0.0.2")
 READY_S = 120.0
 
 
+@dataclass(frozen=True)
+class Standalone:
+    url: str
+    """Of the master."""
+    workers: list[subprocess.Popen[bytes]]
+
+    def kill_worker(self, number: int) -> None:
+        """With -9, and its executors with it, as when its machine dies."""
+        end(self.workers[number])
+
+
 @contextmanager
-def standalone_cluster(folder: Path) -> Iterator[str]:
-    """The master's address."""
+def standalone_cluster(folder: Path) -> Iterator[Standalone]:
     require_addresses()
     ports = FreePorts(MASTER_HOST)
     port, web_port = ports.take(), ports.take()
@@ -43,11 +54,17 @@ def standalone_cluster(folder: Path) -> Iterator[str]:
             command = ["org.apache.spark.deploy.worker.Worker", *place, *work, url]
             begun.append(begin(folder, f"worker-{number}", command))
         wait_for(folder / "master.log", "Registering worker", len(WORKER_HOSTS))
-        yield url
+        yield Standalone(url, begun[1:])
     finally:
         for process in begun:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait(30)
+            end(process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """With all of its group; what has ended stays so."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(30)
 
 
 def require_addresses() -> None:

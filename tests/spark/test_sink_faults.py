@@ -221,8 +221,8 @@ def test_the_driver_is_killed_between_any_two_steps_of_a_batch(requires_spark: N
 @pytest.mark.timeout(0)
 def test_a_task_that_hangs_and_its_speculative_copy_write_once(requires_spark: None, tmp_path: Path) -> None:
     """On a cluster of two hosts: a copy starts while the first attempt is in the middle of its transaction."""
-    with Cluster(topics={SOURCE: 2, TARGET: 2}) as cluster, standalone_cluster(tmp_path) as master:
-        copying = Copying(cluster, tmp_path, master)
+    with Cluster(topics={SOURCE: 2, TARGET: 2}) as cluster, standalone_cluster(tmp_path) as spark:
+        copying = Copying(cluster, tmp_path, spark.url)
         copying.run([("rows sent", "hang"), ("marked", "hang"), ("marker read again", "hang")])
         copying.check()
         assert second_attempts(tmp_path), "no copy was started"

@@ -130,32 +130,6 @@ def test_in_real_time_mode_rows_go_through_within_a_batch(topics: Topics, tmp_pa
     assert committed(topics.bootstrap_servers, "alerts") == [b"91", b"92", b"93"]
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "sentence"),
-    [
-        (
-            'readStream.format("kafka")',
-            'readStream.format("moldau")',
-            "t.py:6: 'hot' is to run in Real-Time Mode, and reads with format(\"moldau\").",
-        ),
-        (
-            '"alerts", "kafka"',
-            '"alerts", "moldau"',
-            "t.py:6: 'hot' is to run in Real-Time Mode, into the sink 'alerts'.",
-        ),
-        ('"RealTime"', '"Fast"', "t.py:6: pipelines.trigger=Fast is unknown."),
-    ],
-)
-def test_what_real_time_mode_cannot_do_is_refused_where_it_is_written(
-    topics: Topics, tmp_path: Path, jars: str, before: str, after: str, sentence: str
-) -> None:
-    assert before in shown()
-    folder = project(topics, tmp_path / "project", shown().replace(before, after))
-    told = moldau("check", str(folder), "--offline", "--set", f"spark.jars={jars}")
-    assert told.returncode == 1
-    assert sentence in told.stdout, told.stdout + told.stderr
-
-
 def wait_for(topics: Topics, value: bytes, run: subprocess.Popen[bytes], log: Path) -> None:
     deadline_s = time.monotonic() + DEADLINE_S
     while value not in committed(topics.bootstrap_servers, "alerts"):

@@ -242,3 +242,36 @@ def test_options_and_rows_that_our_formats_refuse_are_found_before_a_start(
     ]
     assert [line[: len(start)] for line, start in zip(found, expected, strict=True)] == expected
     assert "subscribe" in found[3]
+
+
+def test_formats_that_spark_does_not_find_and_what_real_time_mode_cannot_do_are_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    python = READ_ORDERS + (
+        "SERVERS = {'kafka.bootstrap.servers': 'localhost:1', 'subscribe': 'x', 'topic': 'x'}\n"  # 8
+        "dp.create_sink('by_connector', 'kafka', SERVERS)\n"
+        "dp.create_sink('nowhere', 'no_such')\n"
+        "dp.create_sink('fine', 'console')\n"
+        "dp.create_sink('topic', 'moldau', SERVERS)\n"
+        "for sink in ('by_connector', 'nowhere', 'fine'):\n"  # 13
+        "    @dp.append_flow(target=sink, name='to_' + sink)\n"
+        "    def rows():\n        return spark.readStream.table('orders')\n"
+        "@dp.append_flow(target='fine', spark_conf={'pipelines.trigger': 'RealTime'})\n"  # 17
+        "def at_once():\n    return spark.readStream.format('moldau').options(**SERVERS).load()\n"
+        "@dp.table(spark_conf={'pipelines.trigger': 'realtime'})\n"  # 20
+        "def into_a_table():\n    return spark.readStream.format('rate').load()\n"
+        "@dp.append_flow(target='fine', spark_conf={'pipelines.trigger': 'Fast'})\n"  # 23
+        "def fast():\n    return spark.readStream.format('rate').load()\n"
+    )
+    with pytest.raises(Mistakes) as raised:
+        built(spark, tmp_path, {"a.py": python})
+    found = {str(mistake): mistake.hint for mistake in raised.value.found}
+    expected = [
+        "t/a.py:9: the sink 'by_connector': Failed to find the data source: kafka.",
+        "t/a.py:10: the sink 'nowhere': Failed to find the data source: no_such.",
+        "t/a.py:17: 'at_once' is to run in Real-Time Mode, and reads with format(\"moldau\").",
+        "t/a.py:20: 'into_a_table' is to run in Real-Time Mode, and reads with format(\"rate",
+        "t/a.py:23: pipelines.trigger=Fast is unknown.",
+    ]
+    assert [line[: len(start)] for line, start in zip(found, expected, strict=True)] == expected
+    assert "--set spark.jars" in next(iter(found.values())) and list(found.values())[1] == ""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
-DEADLINE_S = 120.0
+DEADLINE_S = 240.0
 TIMES = 1_700_000_000_000
 BATCH_S = 60
 """In Real-Time Mode: what comes out while the first batch lasts has not waited for its end."""

@@ -74,7 +74,7 @@ def test_without_its_jars_both_places_are_named_and_what_to_do_and_nothing_is_fe
     for command in ("check", "run"):
         told = moldau(command, str(folder))
         assert told.returncode == 1, told.stdout + told.stderr
-        assert "t.py:8: Failed to find the data source: kafka." in told.stdout
+        assert "t.py:9: Failed to find data source: kafka." in told.stdout
         assert "`--set spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION`" in told.stdout
         assert 'Use format("moldau")' in told.stdout
     assert "Downloading" not in told.stdout + told.stderr
@@ -82,7 +82,7 @@ def test_without_its_jars_both_places_are_named_and_what_to_do_and_nothing_is_fe
     (folder / "t.py").write_text(text)
     told = moldau("check", str(folder))
     assert told.returncode == 1
-    assert "t.py:3: the sink 'copied': Failed to find the data source: kafka." in told.stdout
+    assert "t.py:3: the sink 'copied': Failed to find data source: kafka." in told.stdout
     assert "`--set spark.jars=FILE,FILE`" in told.stdout
 
 
@@ -123,10 +123,10 @@ def test_in_real_time_mode_rows_go_through_within_a_batch(topics: Topics, tmp_pa
         )
         stopped = moldau("stop", str(folder), "--timeout", str(DEADLINE_S))
         assert stopped.returncode == 0, stopped.stdout + stopped.stderr + log.read_text()
+        assert run.wait(DEADLINE_S) == 0, log.read_text()
     finally:
-        run.terminate()
-        run.wait(DEADLINE_S)
-    assert run.returncode == 0, log.read_text()
+        run.kill()
+        run.wait()
     assert committed(topics.bootstrap_servers, "alerts") == [b"91", b"92", b"93"]
 
 

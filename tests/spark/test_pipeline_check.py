@@ -267,7 +267,7 @@ def test_formats_that_spark_does_not_find_and_what_real_time_mode_cannot_do_are_
         built(spark, tmp_path, {"a.py": python})
     found = {str(mistake): mistake.hint for mistake in raised.value.found}
     expected = [
-        "t/a.py:9: the sink 'by_connector': Failed to find the data source: kafka.",
+        "t/a.py:9: the sink 'by_connector': Failed to find data source: kafka.",
         "t/a.py:10: the sink 'nowhere': Failed to find the data source: no_such.",
         "t/a.py:17: 'at_once' is to run in Real-Time Mode, and reads with format(\"moldau\").",
         "t/a.py:20: 'into_a_table' is to run in Real-Time Mode, and reads with format(\"rate",

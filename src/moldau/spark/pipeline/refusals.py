@@ -61,6 +61,7 @@ def refuse(spark: SparkSession, flow: Flow, output: Output, frame: DataFrame) ->
 
 def refuse_unknown(spark: SparkSession, output: Output) -> None:
     """A sink's format that Spark does not find, which it otherwise says when the query is started."""
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     if output.format in OURS or output.format == "memory":  # which is within Spark
@@ -68,7 +69,7 @@ def refuse_unknown(spark: SparkSession, output: Output) -> None:
     found = spark._jvm.org.apache.spark.sql.execution.datasources.DataSource
     try:
         found.lookupDataSource(output.format, spark._jsparkSession.sessionState().conf())
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         if not spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(output.format):
             hint = CONNECTOR_HINT if output.format == CONNECTOR else ""
             raise Mistake(output.place, f"the sink '{output.name}': {sentence(error)}", hint) from error

@@ -260,7 +260,7 @@ def test_formats_that_spark_does_not_find_and_what_real_time_mode_cannot_do_are_
         "def at_once():\n    return spark.readStream.format('moldau').options(**SERVERS).load()\n"
         "@dp.table(spark_conf={'pipelines.trigger': 'realtime'})\n"  # 20
         "def into_a_table():\n    return spark.readStream.format('rate').load()\n"
-        "@dp.append_flow(target='fine', spark_conf={'pipelines.trigger': 'Fast'})\n"  # 23
+        "@dp.append_flow(target='topic', spark_conf={'pipelines.trigger': 'Fast'})\n"  # 23
         "def fast():\n    return spark.readStream.format('rate').load()\n"
     )
     with pytest.raises(Mistakes) as raised:
@@ -273,5 +273,6 @@ def test_formats_that_spark_does_not_find_and_what_real_time_mode_cannot_do_are_
         "t/a.py:20: 'into_a_table' is to run in Real-Time Mode, and reads with format(\"rate",
         "t/a.py:23: pipelines.trigger=Fast is unknown.",
     ]
+    assert len(found) == len(expected), found
     assert [line[: len(start)] for line, start in zip(found, expected, strict=True)] == expected
     assert "--set spark.jars" in next(iter(found.values())) and list(found.values())[1] == ""

@@ -1,7 +1,8 @@
 """What the driver asks of the brokers: which partitions there are, their offsets, and the group's commits.
 
 One client for all of it, opened at the first question. A question that fails is asked again, as often as the
-options say, with a fresh client. Nothing here reads records.
+options say, with a fresh client. A broker that refuses the login or the certificate is not waited for. Nothing here
+reads records.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
@@ -34,6 +35,8 @@ T = TypeVar("T")
 REQUEST_TIMEOUT_S = 60.0
 ERRORS = "3"
 """librdkafka's level of the log: it would warn of each option that is for reading only."""
+REFUSALS = (KafkaError._AUTHENTICATION, KafkaError._SSL)
+REFUSAL_LOOK_S = 0.5
 NO_ID = UUID(int=0)
 """What brokers before Kafka 2.8 answer for a topic's id."""
 
@@ -51,6 +54,7 @@ class Cluster:
         self._options = options
         self._config = {"log_level": ERRORS, **options.client_config("admin")}
         self._admin: AdminClient | None = None
+        self._heard: KafkaError | None = None
         self._topics: Topics | None = None
         self._topics_until = 0.0
         self._isolation = (
@@ -87,7 +91,7 @@ class Cluster:
             (future,) = admin.list_consumer_group_offsets(request, request_timeout=REQUEST_TIMEOUT_S).values()
             return {
                 TopicPartition(each.topic, each.partition): each.offset
-                for each in future.result().topic_partitions
+                for each in self._answer(admin, future).topic_partitions
                 if each.error is None and each.offset >= 0
             }
 
@@ -106,7 +110,7 @@ class Cluster:
                 request, isolation_level=self._isolation, request_timeout=REQUEST_TIMEOUT_S
             )
             return {
-                TopicPartition(each.topic, each.partition): future.result().offset
+                TopicPartition(each.topic, each.partition): self._answer(admin, future).offset
                 for each, future in answers.items()
             }
 
@@ -114,7 +118,7 @@ class Cluster:
 
     def _find_topics(self, admin: AdminClient) -> Topics:
         names = self._names(admin)
-        found = describe(admin, names)
+        found = describe(admin, names, lambda future: self._answer(admin, future))
         if missing := [name for name in names if name not in found]:
             self._report_missing(missing)
         partitions = {
@@ -159,28 +163,50 @@ class Cluster:
         for attempt in range(1, attempts + 1):
             try:
                 if self._admin is None:
-                    self._admin = AdminClient(self._config)
+                    self._admin, self._refusal = (
+                        AdminClient(self._config | {"error_cb": self._on_error}),
+                        None,
+                    )
                 return ask(self._admin)
             except (KafkaException, OffsetsUnavailable) as error:
+                reason = self._reason(error)
                 self._admin = None
                 if attempt == attempts:
-                    raise OffsetsUnavailable(f"The offsets cannot be had: {error}") from error
-                log.warning("Error in attempt %d getting Kafka offsets: %s", attempt, error)
+                    raise OffsetsUnavailable(f"The offsets cannot be had: {reason}") from error
+                log.warning("Error in attempt %d getting Kafka offsets: %s", attempt, reason)
                 time.sleep(self._options.offset_retry_ms / 1000)
         raise AssertionError("unreachable")
 
+    def _answer(self, admin: AdminClient, future: Future[T]) -> T:
+        while not wait([future], REFUSAL_LOOK_S).done:
+            admin.poll(0)
+            if self._heard is not None and self._heard.code() in REFUSALS:
+                raise KafkaException(self._heard)
+        return future.result()
 
-def describe(admin: AdminClient, names: list[str]) -> dict[str, Any]:
+    def _reason(self, error: Exception) -> str:
+        """With what the client has heard of the brokers: the request's own error is a time-out, where none answers."""
+        if self._admin is not None:
+            self._admin.poll(0)
+        return str(error) if self._heard is None else f"{error}; {self._heard.str()}"
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._heard = error
+
+
+def describe(
+    admin: AdminClient, names: list[str], answer: Callable[[Future[Any]], Any] = Future.result
+) -> dict[str, Any]:
     """Their descriptions, without those that do not exist."""
     if not names:
         return {}
-    futures: dict[str, Future[Any]] = admin.describe_topics(
-        TopicCollection(names), request_timeout=REQUEST_TIMEOUT_S
-    )
     found = {}
-    for name, future in futures.items():
+    for name, future in admin.describe_topics(
+        TopicCollection(names), request_timeout=REQUEST_TIMEOUT_S
+    ).items():
         try:
-            found[name] = future.result()
+            found[name] = answer(future)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 if TYPE_CHECKING:
     from moldau.spark.topic_sink.columns import Rows
@@ -36,13 +36,18 @@ class Reports:
     def __init__(self) -> None:
         self.failure: NotDelivered | None = None
         self.fatal: Any = None
+        self.refusal = ""
+        """What a broker has said of the login or the certificate."""
 
     def on_delivery(self, error: Any, message: Any) -> None:
         if error is not None and self.failure is None:
             place = f"{message.topic()}[{message.partition()}]"
-            self.failure = NotDelivered(f"a record for {place} was not delivered: {error.str()}", error)
+            reason = f"{error.str()} {self.refusal}".rstrip()
+            self.failure = NotDelivered(f"a record for {place} was not delivered: {reason}", error)
 
     def on_error(self, error: Any) -> None:
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            self.refusal = f"({error.str()})"
         if error.fatal() and self.fatal is None:
             self.fatal = error
 

@@ -91,3 +91,14 @@ def test_a_topic_that_is_not_there_is_an_error_and_is_not_made(brokers: Brokers)
             Cluster(options(brokers, subscribe="x,t")).topics()
     left_out = Cluster(options(brokers, subscribe="x,t", failOnDataLoss="false")).topics()
     assert left_out.partitions == {A, B}
+
+
+@pytest.mark.parametrize("subscription", [{"subscribe": "t"}, {"subscribePattern": "t"}])
+def test_where_no_broker_answers_it_is_said_what_the_client_has_heard_of_them(
+    brokers: Brokers, subscription: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moldau.spark.source.cluster.REQUEST_TIMEOUT_S", 1.0)
+    given = {"kafka.bootstrap.servers": brokers.bootstrap_servers, "fetchOffset.numRetries": "1"}
+    given |= subscription | {"kafka.security.protocol": "SSL", "kafka.reconnect.backoff.ms": "500"}
+    with pytest.raises(OffsetsUnavailable, match=r"cannot be had: KafkaError.*; .*SSL"):
+        Cluster(parse_options(given, is_stream=True)).topics()

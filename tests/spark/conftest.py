@@ -21,6 +21,7 @@ LONG = {
     "test_demo",
     "test_example_logs",
     "test_bench_spark",
+    "test_example_routing",
     "test_example_website",
     "test_example_website_cluster",
     "test_lake_faults",

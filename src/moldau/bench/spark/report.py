@@ -63,7 +63,7 @@ What a query takes that has nothing to read, in milliseconds of CPU a second, an
 """,
     names.PARTITIONS: """\
 Micro-batches with one record of every partition, into a sink that drops them: what a batch costs by itself. Time is
-that of Spark's `triggerExecution`, CPU that of all processes between two batches, divided by their number.
+that of Spark's `triggerExecution`, CPU that of all processes between two batches, divided by their number. Two runs.
 """,
     names.SINK: """\
 A batch query writes {sink_rows_100_b:,} rows of 100 B, or {sink_rows_1_kb:,} of 1 KB, in four tasks to a topic of

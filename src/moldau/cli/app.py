@@ -32,6 +32,7 @@ COMMANDS = {
     "import": "Take over the data of an Apache Kafka 4 node.",
     "sql": "Query topics with SQL, on Spark, at a prompt or from a script.",
     "pipeline": "Run Spark Declarative Pipelines projects for ever.",
+    "audit": "Show what was lost or doubled between producers, topics and the lake.",
     "bench": "Measure throughput and latency of a cluster.",
     "zookeeper": "Run a ZooKeeper ensemble on this machine, for trials and tests.",
     "doctor": "Check this machine, a data folder and a cluster.",

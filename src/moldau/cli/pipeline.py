@@ -65,6 +65,8 @@ def command() -> None:
 moldau pipeline new shop
 # On another cluster and topic
 moldau pipeline new shop --bootstrap broker1:9092 --topic sales
+# An audit of two topics; one of them is kept in a table of the lake
+moldau pipeline new watch --audit orders=lake/orders --audit payments
 """,
 )
 @click.argument("folder", shell_complete=folders)
@@ -78,18 +80,23 @@ moldau pipeline new shop --bootstrap broker1:9092 --topic sales
     metavar="HOST:PORT",
     help="The cluster that it reads and writes.",
 )
+@click.option(
+    "--audit",
+    "audited",
+    multiple=True,
+    metavar="TOPIC[=TABLE]",
+    help="Make an audit of this topic, and of the Delta table that keeps it; several times for several.",
+)
 @json_option()
-def new(folder: str, topic: str, bootstrap: str, as_json: bool) -> None:
+def new(folder: str, topic: str, bootstrap: str, audited: tuple[str, ...], as_json: bool) -> None:
     """Make a project that runs.
 
     It reads JSON messages from a topic, keeps them in a table of the lake, and counts them by minute into another
-    topic. Its files say what each part is for.
+    topic. Its files say what each part is for. With --audit it counts topics and tables instead, for `moldau audit`.
     """
-    require_text(folder, topic, bootstrap)
-    from moldau.spark.pipeline.template import write_project
-
+    require_text(folder, topic, bootstrap, audited)
     try:
-        written = write_project(Path(folder), topic, bootstrap)
+        written = written_project(Path(folder), topic, bootstrap, audited)
     except FileExistsError as error:
         raise usage(f"{folder} is not empty.", "Name a folder that does not exist yet.") from error
     except OSError as error:
@@ -100,6 +107,24 @@ def new(folder: str, topic: str, bootstrap: str, as_json: bool) -> None:
     for path in written:
         say(str(path))
     note(f"`moldau pipeline check {folder}` looks at it, `moldau pipeline run {folder}` runs it.")
+
+
+def written_project(folder: Path, topic: str, bootstrap: str, audited: tuple[str, ...]) -> list[Path]:
+    if not audited:
+        from moldau.spark.pipeline.template import write_project
+
+        return write_project(folder, topic, bootstrap)
+    from moldau.spark.audit.project import write_audit
+
+    tables: dict[str, list[str]] = {}
+    for each in audited:
+        name, equals, table = each.partition("=")
+        if not name or (equals and not table):
+            raise usage(f"--audit takes TOPIC or TOPIC=TABLE, not '{each}'.")
+        tables.setdefault(name, []).extend([os.path.abspath(table)] if table else [])
+    return write_audit(
+        folder, list(tables), {name: paths for name, paths in tables.items() if paths}, bootstrap
+    )
 
 
 @command.command(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from moldau.audit.messages import Counts, Life, parse
 from moldau.audit.tally import Tally, identity, window_of
 from moldau.testing import Cluster
 
+PAGE = Path(__file__).parents[3] / "docs" / "pipelines.md"
 TIMEOUT_S = 60.0
 MINUTE_MS = 60_000
 BEGIN_MS = window_of(int(time.time() * 1000) - 3_600_000, MINUTE_MS)
@@ -203,3 +206,13 @@ def test_reports_that_would_hide_what_is_stored_are_refused(servers: str) -> Non
     with pytest.raises(ValueError, match="hides from the audit"):
         AuditedProducer({"bootstrap.servers": servers, "delivery.report.only.error": True})
     assert issubclass(AuditedProducer, Producer)
+
+
+def test_what_the_page_shows_is_so(servers: str, new_topic: Callable[[], str]) -> None:
+    section = PAGE.read_text().partition("\n## Audit\n")[2].partition("\n## ")[0]
+    (block,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    topic = new_topic()
+    exec(block.replace("localhost:9092", servers).replace('"orders"', repr(topic)), {})
+    counts, _ = published(servers, "moldau_audit")
+    (total,) = [one for one in latest(counts) if one.topic == topic]
+    assert (total.tally.count, total.origin.producer) == (1, "shop")

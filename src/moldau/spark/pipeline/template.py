@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from string import Template
 
@@ -91,8 +92,6 @@ IGNORED = "storage/\n__pycache__/\n"
 
 def write_project(folder: Path, topic: str, bootstrap: str) -> list[Path]:
     """The files, in a folder that is new or empty: FileExistsError else."""
-    if folder.exists() and any(folder.iterdir()):
-        raise FileExistsError(str(folder))
     view = "".join(character if character.isalnum() else "_" for character in topic.lower())
     view = view if view[:1].isalpha() else f"topic_{view}"
     storage = (folder / "storage").resolve().as_uri()
@@ -109,10 +108,16 @@ def write_project(folder: Path, topic: str, bootstrap: str) -> list[Path]:
         f"transformations/{view}_by_item.sql": SQL,
         ".gitignore": Template(IGNORED),
     }
+    return write_files(folder, {name: text.substitute(names) for name, text in texts.items()})
+
+
+def write_files(folder: Path, texts: Mapping[str, str]) -> list[Path]:
+    if folder.exists() and any(folder.iterdir()):
+        raise FileExistsError(str(folder))
     written = []
     for name, text in texts.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text.substitute(names), encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
         written.append(path)
     return written

@@ -132,6 +132,23 @@ def test_json_is_decoded_by_a_schema_and_bad_values_stand_apart(
     ]
 
 
+def test_the_mode_of_bad_values_is_that_of_sparks_readers(
+    read: Read, topics: Topics, topic_names: Callable[[str], str]
+) -> None:
+    topic = topics.create(topic_names("modes"))
+    topics.fill(topic, ['{"id": 1}', "oops", '{"id": 2}'])
+    dropped = read(subscribe=topic, valueSchema="id LONG", mode="dropMalformed")
+    assert "corruptValue" not in dropped.columns
+    assert [row.id for row in dropped.select("value.id", "offset").sort("offset").collect()] == [1, 2]
+    failing = read(subscribe=topic, valueSchema="id LONG", mode="FAILFAST")
+    assert "corruptValue" not in failing.columns
+    with pytest.raises(Exception, match=f"{topic}, partition 0, offset 1: the value is no JSON object"):
+        failing.select("value.id").collect()
+    assert "corruptValue" in read(subscribe=topic, valueSchema="id LONG", mode="PERMISSIVE").columns
+    with pytest.raises(Exception, match="'mode' are for values that are decoded"):
+        read(subscribe=topic, mode="FAILFAST").collect()
+
+
 def test_bad_values_go_to_the_dead_letter_topic(
     read: Read, topics: Topics, topic_names: Callable[[str], str]
 ) -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from moldau.spark.source.values import (
+    MalformedRecord,
     ValueSettings,
     decode,
     decode_batch,
@@ -110,6 +111,26 @@ def test_a_bad_value_stands_in_the_corrupt_column() -> None:
         {"offset": 5, "value": "a", "corruptValue": None},
         {"offset": 6, "value": None, "corruptValue": b"\xfe"},
     ]
+
+
+def test_with_dropmalformed_a_bad_value_has_no_row() -> None:
+    schema = pa.schema([("offset", pa.int64()), ("value", pa.string()), ("corruptValue", pa.binary())])
+    batch = pa.record_batch({"offset": [5, 6], "value": pa.array([b"\xfe", b"a"])})
+    settings = ValueSettings(schema, "string", mode="DROPMALFORMED")
+    rows = decode_batch(settings, batch, None)
+    assert rows is not None
+    assert rows.to_pylist() == [{"offset": 6, "value": "a", "corruptValue": None}]
+    assert decode_batch(settings, batch[:1], None) is None
+
+
+def test_with_failfast_a_bad_value_names_its_record() -> None:
+    settings = ValueSettings(pa.schema([("value", pa.string())]), "string", mode="FAILFAST")
+    batch = pa.record_batch({"offset": [5, 6], "value": pa.array([b"a", b"\xfe"])})
+    with pytest.raises(MalformedRecord, match=r"offset 6: .*UTF"):
+        decode_batch(settings, batch, None)
+    rows = decode_batch(settings, batch[:1], None)
+    assert rows is not None
+    assert rows.to_pylist() == [{"value": "a"}]
 
 
 def test_maps_and_bytes_are_not_decoded_to() -> None:

@@ -67,10 +67,12 @@ OWN: Final = frozenset(
         "valueformat",
         "valueschema",
         "deadlettertopic",
+        "mode",
         "progressgroup",
     }
 )
 VALUE_FORMATS: Final = ("binary", "string", "json")
+MODES: Final = ("PERMISSIVE", "FAILFAST", "DROPMALFORMED")
 STARTING_WORDS: Final = ("startingtimestamp", "startingoffsetsbytimestamp", "startingoffsets")
 ENDING_WORDS: Final = ("endingtimestamp", "endingoffsetsbytimestamp", "endingoffsets")
 _UNITS_MS: Final = {
@@ -127,6 +129,8 @@ class SourceOptions:
     value_format: str | None
     value_schema: str | None
     dead_letter_topic: str | None
+    mode: str | None
+    """What becomes of values that are not of their format; None: the option is not given, which is PERMISSIVE."""
     kafka: dict[str, str]
     """The options `kafka.*` without that prefix, in Java's words or librdkafka's."""
 
@@ -193,6 +197,7 @@ def parse_options(given: Mapping[str, str], *, is_stream: bool | None) -> Source
         value_format=_value_format(options),
         value_schema=options.get("valueschema"),
         dead_letter_topic=options.get("deadlettertopic", "").strip() or None,
+        mode=_mode(options),
         kafka=kafka,
     )
 
@@ -357,6 +362,20 @@ def _value_format(options: Mapping[str, str]) -> str | None:
     if value not in VALUE_FORMATS:
         raise OptionError(f"Option 'valueFormat' is '{value}': it is one of {', '.join(VALUE_FORMATS)}")
     return value
+
+
+def _mode(options: Mapping[str, str]) -> str | None:
+    """As in Spark's `from_json` and its readers of files."""
+    if "mode" not in options:
+        return None
+    mode = options["mode"].strip().upper()
+    if mode not in MODES:
+        raise OptionError(f"Option 'mode' is '{options['mode']}': it is one of {', '.join(MODES)}")
+    if mode != MODES[0] and options.get("deadlettertopic", "").strip():
+        raise OptionError(
+            f"Options 'mode={mode}' and 'deadLetterTopic' exclude each other: bad records go there"
+        )
+    return mode
 
 
 def _parsed(parse: Callable[[S], T], given: S) -> T:

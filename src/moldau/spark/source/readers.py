@@ -27,7 +27,7 @@ from moldau.spark.source.options import SourceOptions
 from moldau.spark.source.planner import Planner, Stored
 from moldau.spark.source.ranges import OFFSET_MAX, OffsetRange
 from moldau.spark.source.rows import value_format
-from moldau.spark.source.values import ValueSettings, read_values, unsupported
+from moldau.spark.source.values import PERMISSIVE, ValueSettings, read_values, unsupported
 
 if TYPE_CHECKING:
     import pyarrow
@@ -52,7 +52,8 @@ class TaskReader:
             if (kind := unsupported(arrow_schema.field("value").type)) is not None:
                 raise OptionError(f"valueFormat=json does not decode to the type {kind}")
             producer = options.client_config("producer") if options.dead_letter_topic else None
-            self._values = ValueSettings(arrow_schema, decided, options.dead_letter_topic, producer)
+            mode = options.mode or PERMISSIVE
+            self._values = ValueSettings(arrow_schema, decided, options.dead_letter_topic, producer, mode)
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """Spark makes a partition of None where a batch has none."""

@@ -63,7 +63,11 @@ def row_schema(options: SourceOptions) -> StructType | str:
 
 def _default_columns(options: SourceOptions) -> tuple[str, ...]:
     names = [name for name in COLUMNS if options.include_headers or name != HEADERS]
-    shows_corrupt = options.value_format not in (None, "binary") and options.dead_letter_topic is None
+    shows_corrupt = (
+        options.value_format not in (None, "binary")
+        and options.dead_letter_topic is None
+        and options.mode in (None, "PERMISSIVE")
+    )
     return (*names, CORRUPT) if shows_corrupt else tuple(names)
 
 
@@ -105,10 +109,11 @@ def value_format(schema: StructType, options: SourceOptions) -> str | None:
             f"valueFormat={options.value_format} does not fit the schema's column 'value', which is of the type "
             f"{found['value'].simpleString()}"
         )
-    if decided == "binary" and (CORRUPT in found or options.dead_letter_topic is not None):
+    wants_decoding = CORRUPT in found or options.dead_letter_topic is not None or options.mode is not None
+    if decided == "binary" and wants_decoding:
         raise OptionError(
-            f"'{CORRUPT}' and 'deadLetterTopic' are for values that are decoded: they need a column 'value' that is a "
-            "string or a struct"
+            f"'{CORRUPT}', 'deadLetterTopic' and 'mode' are for values that are decoded: they need a column 'value' "
+            "that is a string or a struct"
         )
     return None if decided == "binary" else decided
 

@@ -6,6 +6,9 @@ fails it is halved until the bad values stand alone: the others are decoded as e
 is null in the column `value` and stands as it is in `corruptValue`; or, with a dead-letter topic, its record goes
 there and has no row.
 
+That is the mode PERMISSIVE; with FAILFAST a bad value fails the query and names its record, with DROPMALFORMED its
+record has no row, as in Spark's readers.
+
 A value that is null (a tombstone) is of any format. Another format is a function in FORMATS.
 """
 
@@ -29,6 +32,9 @@ VALUE: Final = "value"
 CORRUPT: Final = "corruptValue"
 FOR_DEAD_LETTERS: Final = ("key", "value", "offset", "headers")
 OPENING, CLOSING, NEWLINE = (bytes_scalar(pa.binary(), each) for each in (b"{", b"}", b"\n"))
+PERMISSIVE: Final = "PERMISSIVE"
+FAILFAST: Final = "FAILFAST"
+DROPMALFORMED: Final = "DROPMALFORMED"
 Parse = Callable[[pa.Array, pa.DataType], pa.Array]
 
 
@@ -40,13 +46,20 @@ class ValueSettings:
     value_format: str
     dead_letter_topic: str | None = None
     producer_config: dict[str, str] | None = None
+    mode: str = PERMISSIVE
 
     def of_reading(self, settings: ReadSettings) -> ReadSettings:
         """What is to be read for it."""
         names = [VALUE if name == CORRUPT else name for name in self.schema.names]
         if self.dead_letter_topic:
             names += FOR_DEAD_LETTERS
+        if self.mode == FAILFAST:
+            names.append("offset")
         return replace(settings, schema=pa.schema([(name, TYPES[name]) for name in dict.fromkeys(names)]))
+
+
+class MalformedRecord(ValueError):
+    """A value that is not of its format, in the mode FAILFAST; in the words that Spark has for it."""
 
 
 def read_values(settings: ReadSettings, values: ValueSettings, split: Split) -> Iterator[pa.RecordBatch]:
@@ -54,22 +67,34 @@ def read_values(settings: ReadSettings, values: ValueSettings, split: Split) -> 
     if values.dead_letter_topic is not None:
         letters = DeadLetters(values.dead_letter_topic, values.producer_config or {}, split)
     for batch in read_split(values.of_reading(settings), split):
-        if rows := decode_batch(values, batch, letters):
+        try:
+            rows = decode_batch(values, batch, letters)
+        except MalformedRecord as reason:
+            raise MalformedRecord(
+                f"[MALFORMED_RECORD_IN_PARSING] Malformed records are detected in record parsing: {split.topic}, "
+                f"partition {split.partition}, {reason}. Parse Mode: FAILFAST. To process malformed records as null "
+                "result, try setting the option 'mode' as 'PERMISSIVE'."
+            ) from None
+        if rows is not None:
             yield rows
 
 
 def decode_batch(
     values: ValueSettings, batch: pa.RecordBatch, letters: DeadLetters | None
 ) -> pa.RecordBatch | None:
-    """The rows of a batch; None where all of it went to the dead letters."""
+    """The rows of a batch; None where none is left."""
     given = batch[VALUE]
     kind = values.schema.field(VALUE).type if VALUE in values.schema.names else pa.string()
     decoded, reasons = decode(given, kind, FORMATS[values.value_format])
     is_bad = None
     if reasons:
         is_bad = pa.array([index in reasons for index in range(len(given))])
+        if values.mode == FAILFAST:
+            first = min(reasons)
+            raise MalformedRecord(f"offset {batch['offset'][first]}: {reasons[first].rstrip('.')}")
         if letters is not None:
             letters.send(batch, reasons)
+        if letters is not None or values.mode == DROPMALFORMED:
             is_good = pc.invert(is_bad)
             batch, decoded = batch.filter(is_good), decoded.filter(is_good)
             if not batch.num_rows:
@@ -77,7 +102,8 @@ def decode_batch(
     columns: dict[str, pa.Array] = {name: batch[name] for name in batch.schema.names} | {VALUE: decoded}
     if CORRUPT in values.schema.names:
         nothing = pa.nulls(batch.num_rows, pa.binary())
-        columns[CORRUPT] = nothing if is_bad is None or letters else pc.if_else(is_bad, given, nothing)
+        stands = is_bad is not None and batch.num_rows == len(given)
+        columns[CORRUPT] = pc.if_else(is_bad, given, nothing) if stands else nothing
     return pa.RecordBatch.from_arrays([columns[name] for name in values.schema.names], schema=values.schema)
 
 

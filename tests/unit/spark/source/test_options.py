@@ -98,6 +98,11 @@ def test_a_choice_of_topics_that_is_none_is_refused(options: dict[str, str], wor
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        ({"mode": "strict"}, "Option 'mode' is 'strict': it is one of PERMISSIVE, FAILFAST, DROPMALFORMED"),
+        (
+            {"mode": "failfast", "deadLetterTopic": "d"},
+            "'mode=FAILFAST' and 'deadLetterTopic' exclude each other",
+        ),
         ({"kafka.auto.offset.reset": "latest"}, "Kafka option 'auto.offset.reset' is not supported."),
         (
             {"kafka.key.deserializer": "x"},

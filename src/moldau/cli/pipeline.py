@@ -162,10 +162,19 @@ moldau pipeline run shop
 moldau pipeline run shop --once
 # On a Spark cluster, with metrics for Prometheus
 moldau pipeline run shop --master spark://spark1:7077 --metrics-port 9400
+# A table emptied, and computed anew from what its sources hold now
+moldau pipeline run shop --once --full-refresh orders_kept
 """,
 )
 @folder_argument
 @click.option("--once", is_flag=True, help="Until all flows have caught up, then end.")
+@click.option(
+    "--full-refresh",
+    multiple=True,
+    metavar="TABLE,...",
+    help="Empty these tables first, and compute them anew from what their sources hold.",
+)
+@click.option("--full-refresh-all", is_flag=True, help="Empty all tables, and begin anew.")
 @master_option
 @set_option
 @click.option(
@@ -178,6 +187,8 @@ moldau pipeline run shop --master spark://spark1:7077 --metrics-port 9400
 def run(
     folder: str,
     once: bool,
+    full_refresh: tuple[str, ...],
+    full_refresh_all: bool,
     master: str | None,
     settings: tuple[str, ...],
     metrics_port: int | None,
@@ -188,13 +199,18 @@ def run(
     A flow that fails is started again after a pause that grows up to a minute, while the others go on. Ctrl-C lets the
     current batches end; a second one does not. The exit code is 0 only where every flow ended well.
     """
+    if full_refresh and full_refresh_all:
+        raise usage("--full-refresh and --full-refresh-all exclude each other.")
     project = read_project(folder, as_json)
     if project is None:
         return Exit.FAILED
     from moldau.cli.pipeline_run import RunOptions, run_project
 
+    refreshed = tuple(name.strip() for names in full_refresh for name in names.split(",") if name.strip())
+    spark_settings = parse_pairs(settings, "--set")
     return run_project(
-        project, RunOptions(once, master, parse_pairs(settings, "--set"), metrics_port, as_json)
+        project,
+        RunOptions(once, master, spark_settings, metrics_port, as_json, refreshed, full_refresh_all),
     )
 
 

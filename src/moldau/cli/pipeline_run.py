@@ -42,6 +42,8 @@ class RunOptions:
     settings: Mapping[str, str]
     metrics_port: int | None
     as_json: bool
+    full_refresh: tuple[str, ...] = ()
+    full_refresh_all: bool = False
 
 
 def checked(project: Project, settings: Mapping[str, str], offline: bool, as_json: bool) -> int:
@@ -123,7 +125,7 @@ def run_project(project: Project, options: RunOptions) -> int:
 def run_held(project: Project, run_note: RunNote, options: RunOptions) -> int:
     with started(project, run_note.folder, options) as spark:
         try:
-            opened = open_project(spark, project)
+            opened = open_refreshed(spark, project, options)
         except (Mistakes, Mistake) as found:
             show_mistakes(getattr(found, "found", [found]), options.as_json)
             return Exit.FAILED
@@ -134,6 +136,21 @@ def run_held(project: Project, run_note: RunNote, options: RunOptions) -> int:
             with recorder.recording(runner), closing(recorder.view, runner.flows):
                 runner.run(signals.stopping, signals.at_once)
     return Exit.OK if runner.all_went_well else Exit.FAILED
+
+
+def open_refreshed(spark: SparkSession, project: Project, options: RunOptions) -> Opened:
+    """The project, after what is to be computed anew has been removed."""
+    from moldau.spark.pipeline import refresh
+
+    refresh.finish(project)
+    opened = open_project(spark, project)
+    if not options.full_refresh and not options.full_refresh_all:
+        return opened
+    outputs = refresh.chosen(project, opened.built, options.full_refresh, options.full_refresh_all)
+    refresh.remove(project, outputs)
+    if not options.as_json:
+        note(f"computed anew: {', '.join(outputs)}")
+    return open_project(spark, project)
 
 
 @contextlib.contextmanager

@@ -51,6 +51,8 @@ class Built:
     reads: tuple[str, ...]
     """The project's tables that it reads."""
     sources: tuple[Source, ...]
+    streams: tuple[str, ...] = ()
+    """The tables among `reads` that it reads as streams."""
 
 
 class Graph:
@@ -70,7 +72,7 @@ class Graph:
         self._by_name = {name.casefold(): output for name, output in declared.outputs.items()}
         self._schemas: dict[str, StructType] = {}
         self._frames: dict[str, DataFrame] = {}
-        self._reads: dict[str, dict[str, None]] = {}
+        self._reads: dict[str, dict[str, bool]] = {}
         self._broken: dict[str, Mistake] = {}
         self._below: list[Flow] = []
 
@@ -178,7 +180,8 @@ class Graph:
     def _frame_for(self, output: Output, is_stream: bool, reader: Flow) -> DataFrame:
         if output.kind is Kind.VIEW:
             return self._view(output, reader)
-        self._reads[reader.name][output.name] = None
+        reads = self._reads[reader.name]
+        reads[output.name] = is_stream or reads.get(output.name, False)
         if is_stream and (reason := self._changes(output)):
             raise Mistake(
                 reader.place,
@@ -193,7 +196,9 @@ class Graph:
         if not flows:
             raise Broken
         frame = self.frame_of(flows[0])
-        self._reads[reader.name].update(self._reads[flows[0].name])
+        reads = self._reads[reader.name]
+        for name, is_stream in self._reads[flows[0].name].items():
+            reads[name] = is_stream or reads.get(name, False)
         return frame
 
     def _schema_for_reader(self, output: Output) -> StructType:
@@ -288,7 +293,9 @@ class Graph:
 
     def _built(self, flow: Flow) -> Built:
         frame = self.frame_of(flow)
-        return Built(flow, self._output(flow), frame, tuple(self._reads[flow.name]), tuple(sources_of(frame)))
+        reads = self._reads[flow.name]
+        streams = tuple(name for name, is_stream in reads.items() if is_stream)
+        return Built(flow, self._output(flow), frame, tuple(reads), tuple(sources_of(frame)), streams)
 
 
 @contextlib.contextmanager

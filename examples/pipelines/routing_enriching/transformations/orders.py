@@ -75,7 +75,7 @@ def payments_once() -> DataFrame:
 
 
 def customers() -> DataFrame:
-    """The last that the topic says of each; a tombstone forgets one. It is read anew for every batch of orders."""
+    """The last that the topic says of each; a tombstone forgets one."""
     rows = (
         spark.read.format("moldau")
         .option("kafka.bootstrap.servers", BROKERS)

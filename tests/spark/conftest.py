@@ -19,6 +19,7 @@ LONG = {
     "test_connector_interop",
     "test_connector_pipeline",
     "test_demo",
+    "test_example_changes",
     "test_example_fleet",
     "test_example_logs",
     "test_bench_spark",

@@ -23,6 +23,7 @@ LONG = {
     "test_example_fleet",
     "test_example_logs",
     "test_bench_spark",
+    "test_example_metrics",
     "test_example_routing",
     "test_example_website",
     "test_example_website_cluster",

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LONG = {
+    "test_bench_spark",
     "test_connector_interop",
     "test_connector_pipeline",
     "test_demo",
     "test_example_changes",
     "test_example_fleet",
     "test_example_logs",
-    "test_bench_spark",
     "test_example_metrics",
     "test_example_routing",
     "test_example_website",

@@ -21,6 +21,7 @@ FOUND_WITH = {
     "a-fenced-leader-still-writes": 4,
     "a-follower-serves-past-its-high-watermark": 2,
     "a-lost-disk-is-not-told": 55,
+    "a-replica-keeps-its-torn-tail": 19,
     "proposed-member-counted-too-late": 21,
     "records-deleted-before-followers-know": 12,
     "sequences-forgotten-in-a-fail-over": 2,

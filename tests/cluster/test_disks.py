@@ -24,6 +24,7 @@ from moldau.records.record import read_records
 
 STORAGE_ERROR, LEADER_NOT_AVAILABLE = 56, 5
 VALUE_BYTES = 100_000
+DECIDED_S = 60.0
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Mounts file systems as Linux does it.")
 
 
@@ -182,6 +183,14 @@ LED = (0, 1, (1,), ())
 OFFLINE = (LEADER_NOT_AVAILABLE, -1, (), (1,))
 
 
+def shown(
+    connection: RawConnection, partitions: list[int]
+) -> list[tuple[int, int, tuple[int, ...], tuple[int, ...]]]:
+    """What the cluster says of them: the controller hears of a failed folder from the broker, and then decides."""
+    found = metadata(connection, "spread")
+    return [found[partition] for partition in partitions]
+
+
 def test_a_disk_that_breaks_takes_only_its_partitions_offline(
     two_disks: tuple[Disk, Disk], new_broker: Callable[..., BrokerOnDisks]
 ) -> None:
@@ -201,8 +210,7 @@ def test_a_disk_that_breaks_takes_only_its_partitions_offline(
         for partition in good:
             assert produce(connection, "spread", partition, b"after") == (0, 1)
             assert fetch(connection, "spread", partition, 0) == (0, [b"before", b"after"])
-        shown = metadata(connection, "spread")
-        assert [shown[p] for p in good + bad] == [LED, LED, OFFLINE, OFFLINE]
+        wait_until(lambda: shown(connection, good + bad) == [LED, LED, OFFLINE, OFFLINE], DECIDED_S)
         assert describe_log_dirs(connection) == {
             str(one.path / "data"): (0, good, 0),
             str(two.path / "data"): (STORAGE_ERROR, [], -1),
@@ -255,8 +263,7 @@ def test_partitions_of_a_disk_that_is_not_mounted_are_offline_and_not_begun_anew
     broker.start()
     assert "has lost what it held. Is its disk mounted?" in broker.log()
     with RawConnection(broker.bootstrap_servers) as connection:
-        shown = metadata(connection, "spread")
-        assert [shown[p] for p in good + away] == [LED, LED, OFFLINE, OFFLINE]
+        wait_until(lambda: shown(connection, good + away) == [LED, LED, OFFLINE, OFFLINE], DECIDED_S)
         for partition in good:
             assert fetch(connection, "spread", partition, 0) == (0, [b"before"])
         for partition in away:

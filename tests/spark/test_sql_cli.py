@@ -17,6 +17,7 @@ import pytest
 
 from moldau.bench.server import MoldauServer
 from spark.source_topics import Topics
+from terminal import CTRL_C, CTRL_D, ENTER, TAB, UP, Terminal
 
 DEADLINE_S = 180.0
 MOLDAU = (sys.executable, "-c", "from moldau.cli import main; main()")
@@ -36,6 +37,53 @@ def moldau(topics: Topics, *arguments: str, text: str = "") -> subprocess.Comple
     return subprocess.run(
         command, input=text, capture_output=True, text=True, timeout=DEADLINE_S, check=False
     )
+
+
+def test_a_prompt_completes_remembers_and_survives_ctrl_c(topics: Topics, tmp_path: Path) -> None:
+    topics.fill(topics.create("at-prompt.v1"), ORDERS)
+    command = [*MOLDAU, "sql", "--bootstrap", topics.bootstrap_servers]
+    with Terminal(command, {"XDG_DATA_HOME": str(tmp_path)}, tmp_path) as terminal:
+        terminal.wait_for("moldau> ", DEADLINE_S)
+        terminal.send("SELECT id, it", TAB)
+        terminal.wait_for("SELECT id, it", DEADLINE_S)
+        terminal.send(" FROM at-p", TAB, " ORDER BY id DESC LIMIT 1;", ENTER)
+        terminal.wait_for("`at-prompt.v1` ORDER BY id DESC LIMIT 1;", DEADLINE_S)
+        shown = " ".join(terminal.wait_for("moldau> ", DEADLINE_S).split())
+        assert (
+            "line 1, column 12: A column, variable, or function parameter with name `it` cannot be resolved."
+            in shown
+        )
+        assert "[`id`, `item`]" in shown
+        terminal.send("SELECT id, it FROM `at-prompt.v1` ORDER BY id DESC LIMIT 1;")
+        terminal.send("\x01", "\x1bf\x1bf\x1bf", TAB, ENTER)
+        terminal.wait_for(
+            "id  item\n--  ----\n5   tea\n1 row\n", DEADLINE_S
+        )  # the line itself is drawn several times
+        terminal.wait_for("moldau> ", DEADLINE_S)
+        assert_ctrl_c(terminal, topics)
+        terminal.send(UP, UP, UP, ENTER)
+        terminal.wait_for("5   tea\n1 row\n", DEADLINE_S)
+        terminal.wait_for("moldau> ", DEADLINE_S)
+        terminal.send(CTRL_D)
+        assert terminal.process.wait(DEADLINE_S) == 0
+        assert "Traceback" not in terminal.screen and "WARN" not in terminal.screen, terminal.screen
+    lines = (tmp_path / "moldau" / "sql_history").read_text().splitlines()
+    assert lines[1] == "SELECT id, item FROM `at-prompt.v1` ORDER BY id DESC LIMIT 1;"
+
+
+def assert_ctrl_c(terminal: Terminal, topics: Topics) -> None:
+    """It ends a stream, and a batch query in the middle."""
+    terminal.send("SELECT id FROM STREAM `at-prompt.v1` WITH (startingOffsets='earliest');", ENTER)
+    terminal.wait_for("\n5\n", DEADLINE_S)
+    topics.fill("at-prompt.v1", ['{"id": 0}'])
+    terminal.wait_for("0\n", DEADLINE_S)
+    terminal.send(CTRL_C)
+    terminal.wait_for("moldau> ", DEADLINE_S)
+    terminal.send("SELECT sum(hash(a.id, b.id)) FROM range(100000000) a CROSS JOIN range(100000) b;", ENTER)
+    terminal.wait_for("b;\n", DEADLINE_S)
+    time.sleep(2)  # into its job, or not: both must end
+    terminal.send(CTRL_C)
+    terminal.wait_for("moldau> ", DEADLINE_S)
 
 
 def test_scripts_get_json_and_csv_and_exit_codes(topics: Topics, tmp_path: Path) -> None:

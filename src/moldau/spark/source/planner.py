@@ -5,8 +5,8 @@ KafkaMicroBatchStream.
 on another day, reads the same ranges in the same tasks. What that needs is in the position itself: see `offsets`.
 
 Spark asks for the latest offsets every few milliseconds while there is nothing to do. Then the answer waits for
-records to come (for a moment only: a query may have other sources), and the brokers are asked anew once a second at
-most.
+records to come (for a moment only: a query may have other sources), and the brokers are asked whether any offset has
+moved; for everything else, such as new partitions, once a second at most.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.spark.source.cluster import Topics
-from moldau.spark.source.errors import report_data_loss
+from moldau.spark.source.errors import OffsetsUnavailable, report_data_loss
 from moldau.spark.source.limits import Latest
 from moldau.spark.source.offsets import (
     Offsets,
@@ -40,7 +40,7 @@ Stored = dict[str, dict[str, int]]
 WAIT_S: Final = 0.1
 """How long an answer waits for records: what another source of the same query may have to wait."""
 CHECK_S: Final = 1.0
-"""How often an idle query asks the brokers: for new partitions, and for offsets without a record."""
+"""How often an idle query asks the brokers for new partitions."""
 UNKNOWN_BYTES: Final = 1000.0
 """Of a record, where none can be looked at."""
 IDLE_GAP_S: Final = 0.05
@@ -224,12 +224,20 @@ class Planner:
             return False
         if idle.latest is None:
             self._sleep(WAIT_S)
-        elif self._client.wait_for_records(idle.latest, WAIT_S):
+        elif self._client.wait_for_records(idle.latest, WAIT_S) or self._has_moved(idle.latest):
             return False
         if self._now() - idle.asked_at >= (CHECK_S if idle.latest is not None else WAIT_S):
             return False
         idle.answered_at = self._now()
         return True
+
+    def _has_moved(self, latest: Offsets) -> bool:
+        """A long poll that brought nothing may just have begun, at a leader that had to be found. `processAllAvailable`
+        takes the answer for the truth."""
+        try:
+            return self._cluster.latest(latest) != latest
+        except OffsetsUnavailable:
+            return True  # of a deleted topic, perhaps: whoever asks for everything finds out
 
     def _first_of_unknown(self, partitions: list[TopicPartition]) -> Offsets:
         """New in a batch that Spark's own connector had planned: its checkpoint does not say where they begin."""

@@ -12,7 +12,9 @@ import random
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
@@ -292,7 +294,15 @@ class Load:
             raise AssertionError(f"{error}: {ends} of {wanted}\n{self.copiers.said()}") from None
         self.copiers.end()
         for index, values in enumerate(sources):
-            copies = read_committed(self.cluster.bootstrap, TARGET, index)
+            copies: list[Any] = []
+
+            def are_all_there(index: int = index, count: int = len(values)) -> bool:
+                """A transaction that a killed copier has left open hides what follows it until its time is up."""
+                copies[:] = read_committed(self.cluster.bootstrap, TARGET, index)  # noqa: B023
+                return len(copies) >= count  # noqa: B023
+
+            with suppress(AssertionError):
+                wait_until(are_all_there, PATIENCE_S)
             assert copies == values, f"partition {index}: {len(copies)} copies of {len(values)}"
         return sum(map(len, sources))
 

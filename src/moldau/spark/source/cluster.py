@@ -163,10 +163,8 @@ class Cluster:
         for attempt in range(1, attempts + 1):
             try:
                 if self._admin is None:
-                    self._admin, self._refusal = (
-                        AdminClient(self._config | {"error_cb": self._on_error}),
-                        None,
-                    )
+                    self._heard = None
+                    self._admin = AdminClient(self._config | {"error_cb": self._on_error})
                 return ask(self._admin)
             except (KafkaException, OffsetsUnavailable) as error:
                 reason = self._reason(error)

@@ -74,9 +74,8 @@ def serve(
     request = decode_request(API_KEY, version, frame, position)
     now_s = broker.clock.monotonic()
     replica = _replica_of(request, version)
-    context = broker.fetch_sessions.open(
-        request, version, now_s, NO_REPLICA if replica is None else replica.id
-    )
+    follower_id = replica.id if replica.id >= 0 else NO_REPLICA
+    context = broker.fetch_sessions.open(request, version, now_s, follower_id)
     fetch = Fetch(broker, connection, request, version, correlation_id, context, replica)
     if context.error:
         return fetch.refuse(context.error)
@@ -131,7 +130,7 @@ class Fetch:
         version: int,
         correlation_id: int,
         context: FetchContext,
-        replica: Replica | None = None,
+        replica: Replica,
     ) -> None:
         self._broker = broker
         self._connection = connection
@@ -141,10 +140,10 @@ class Fetch:
         self._max_bytes: int = min(request.max_bytes, broker.fetch_bytes_max)
         self._min_bytes: int = min(request.min_bytes, self._max_bytes)
         self._is_committed_only = request.isolation_level == READ_COMMITTED
-        self._replica = replica
-        self._is_debugger = replica is None and _replica_id(request, version) == DEBUGGER
+        self._replica = replica if replica.id >= 0 else None
+        self._is_debugger = replica.id == DEBUGGER
         self._follower: FollowerSession | None = None
-        if replica is not None:
+        if self._replica is not None:
             if context.session is not None:
                 self._follower = context.session.follower
             else:
@@ -518,24 +517,15 @@ def _refused(
 
 
 class Replica(NamedTuple):
-    """A follower that fetches, and the life of its broker (KIP-903)."""
+    """Who fetches: a follower and the life of its broker (KIP-903); with a negative id a consumer, or a debugger."""
 
     id: int
     broker_epoch: int
 
 
-def _replica_id(request: Any, version: int) -> int:
+def _replica_of(request: Any, version: int) -> Replica:
     """KIP-903 moved the field, and added the broker epoch."""
-    replica_id: int = (
-        request.replica_id if version < REPLICA_STATE_SINCE_VERSION else request.replica_state.replica_id
-    )
-    return replica_id
-
-
-def _replica_of(request: Any, version: int) -> Replica | None:
-    """Which follower asks; None for a consumer."""
-    replica_id = _replica_id(request, version)
-    if replica_id < 0:
-        return None
-    is_epoch_told = version >= REPLICA_STATE_SINCE_VERSION
-    return Replica(replica_id, request.replica_state.replica_epoch if is_epoch_told else -1)
+    if version < REPLICA_STATE_SINCE_VERSION:
+        return Replica(request.replica_id, -1)
+    state = request.replica_state
+    return Replica(state.replica_id, state.replica_epoch)

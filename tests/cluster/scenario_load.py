@@ -12,9 +12,8 @@ import random
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+import time
 from pathlib import Path
-from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
@@ -294,17 +293,18 @@ class Load:
             raise AssertionError(f"{error}: {ends} of {wanted}\n{self.copiers.said()}") from None
         self.copiers.end()
         for index, values in enumerate(sources):
-            copies: list[Any] = []
-
-            def are_all_there(index: int = index, count: int = len(values)) -> bool:
-                """A transaction that a killed copier has left open hides what follows it until its time is up."""
-                copies[:] = read_committed(self.cluster.bootstrap, TARGET, index)  # noqa: B023
-                return len(copies) >= count  # noqa: B023
-
-            with suppress(AssertionError):
-                wait_until(are_all_there, PATIENCE_S)
+            copies = self._copies(index, len(values))
             assert copies == values, f"partition {index}: {len(copies)} copies of {len(values)}"
         return sum(map(len, sources))
+
+    def _copies(self, index: int, count: int) -> list[bytes]:
+        """As soon as so many are there: a transaction that a killed copier has left open hides what follows it until
+        its time is up."""
+        deadline = time.monotonic() + PATIENCE_S
+        copies = read_committed(self.cluster.bootstrap, TARGET, index)
+        while len(copies) < count and time.monotonic() < deadline:
+            copies = read_committed(self.cluster.bootstrap, TARGET, index)
+        return copies
 
 
 def committed_offsets(bootstrap: str, group: str) -> dict[int, int]:

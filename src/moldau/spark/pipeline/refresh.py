@@ -18,7 +18,7 @@ from pathlib import Path
 from moldau.spark.pipeline.declared import Mistake, Mistakes, Place
 from moldau.spark.pipeline.graph import Built
 from moldau.spark.pipeline.project import Project
-from moldau.spark.pipeline.tables import OWN_FOLDER
+from moldau.spark.pipeline.tables import CHECKPOINTS, OWN_FOLDER
 
 NOTE = "refresh.json"
 
@@ -72,7 +72,7 @@ def finish(project: Project) -> None:
     if not note.exists():
         return
     for name in json.loads(note.read_text(encoding="utf-8")):
-        for folder in (own / "checkpoints" / name, own.parent / name):
+        for folder in (project.local_storage / CHECKPOINTS / name, project.local_storage / name):
             if folder.exists():
                 shutil.rmtree(folder)
     note.unlink()

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 FORMAT = "moldau_lake"
 OWN_FOLDER = "_moldau"
+CHECKPOINTS = f"{OWN_FOLDER}/checkpoints"
+"""In the storage: a folder for each output, in it one for each flow into it."""
 STAND_IN = "moldau.standin"
 """An option that marks the stream in the place of a table that does not exist yet."""
 
@@ -38,7 +40,7 @@ class Tables:
         return self._project.inside(name)
 
     def checkpoint(self, target: str, flow: str) -> str:
-        return self._project.inside(OWN_FOLDER, "checkpoints", target, flow)
+        return self._project.inside(CHECKPOINTS, target, flow)
 
     def exists(self, name: str) -> bool:
         return self._local is not None and os.path.isdir(os.path.join(self._local, name, "_delta_log"))
@@ -53,7 +55,7 @@ class Tables:
         """A replay writes where nothing has been written yet."""
         if self._local is None:
             return
-        used = [os.path.join(self._local, name), os.path.join(self._local, OWN_FOLDER, "checkpoints", name)]
+        used = [os.path.join(self._local, name), os.path.join(self._local, CHECKPOINTS, name)]
         for path in used:
             if os.path.exists(path):
                 raise Mistake(

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from moldau.spark.pipeline.sql import option
-from moldau.spark.pipeline.tables import OWN_FOLDER, Tables
+from moldau.spark.pipeline.tables import CHECKPOINTS, Tables
 from moldau.spark.pipeline.template import IGNORED, SPEC
 from moldau.spark.sql import texts
 from moldau.spark.sql.binding import Bound
@@ -86,7 +86,7 @@ def save_project(
 
 
 def hand_over(checkpoint: str, storage: str, name: str) -> None:
-    target = os.path.join(storage, OWN_FOLDER, "checkpoints", name, name)
+    target = os.path.join(storage, CHECKPOINTS, name, name)
     if os.path.isdir(checkpoint) and os.path.abspath(checkpoint) != os.path.abspath(target):
         shutil.copytree(checkpoint, target)
 

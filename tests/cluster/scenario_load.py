@@ -300,10 +300,11 @@ class Load:
     def _copies(self, index: int, count: int) -> list[bytes]:
         """As soon as so many are there: a transaction that a killed copier has left open hides what follows it until
         its time is up."""
-        deadline = time.monotonic() + PATIENCE_S
+        begun_s = time.monotonic()
         copies = read_committed(self.cluster.bootstrap, TARGET, index)
-        while len(copies) < count and time.monotonic() < deadline:
+        while len(copies) < count and time.monotonic() - begun_s < PATIENCE_S:
             copies = read_committed(self.cluster.bootstrap, TARGET, index)
+            print(f"{TARGET}-{index}: {len(copies)} of {count} after {time.monotonic() - begun_s:.1f} s")
         return copies
 
 

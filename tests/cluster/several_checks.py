@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from cluster.several import PATIENCE_S, Cluster
 from cluster.several_clients import Outcome, TransactionalWriter
@@ -115,7 +115,8 @@ def read_committed(bootstrap: str, topic: str, partition: int) -> list[bytes]:
         while True:
             message = consumer.poll(60)
             assert message is not None, f"the end of {topic}-{partition} does not come: an open transaction?"
-            if message.error() is not None:
+            if (error := message.error()) is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, f"{topic}-{partition}: {error}"
                 return values
             values.append(message.value() or b"")
     finally:

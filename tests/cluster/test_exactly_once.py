@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from cluster.support import create_topic, wait_until
 from moldau.bench.server import Server
@@ -91,7 +91,8 @@ def committed_values(bootstrap: str, partition: int) -> list[int]:
         while True:
             message = consumer.poll(10)
             assert message is not None, "the end of the partition does not come"
-            if message.error() is not None:
+            if (error := message.error()) is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
                 return values
             values.append(int(message.value() or b""))
     finally:

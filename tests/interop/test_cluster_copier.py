@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cluster.support import wait_until
@@ -119,7 +119,8 @@ def read_committed(address: str, partition: int) -> list[int]:
         while True:
             message = consumer.poll(60)
             assert message is not None, "the end of the partition does not come"
-            if message.error() is not None:
+            if (error := message.error()) is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
                 return values
             values.append(int(message.value() or b""))
     finally:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from kafka import KafkaProducer
 
 from cluster.support import create_topic, wait_until
@@ -63,7 +63,8 @@ def read(target: str, topic: str, *, partition: int = 0, committed: bool = True)
         while True:
             message = consumer.poll(TIMEOUT_S)
             assert message is not None
-            if message.error() is not None:
+            if (error := message.error()) is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
                 return values
             values.append(message.value())
     finally:

@@ -7,7 +7,10 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+
+from spark.sparks_runner import alone
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TIMEOUT_S = 400
@@ -42,15 +45,16 @@ class ExamplePage:
         return self.blocks("text")[block]
 
     def run(self, command: str) -> str:
-        done = subprocess.run(
-            ["bash", "-c", command],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
+        with alone() if "spark-pipelines" in command else nullcontext():
+            done = subprocess.run(
+                ["bash", "-c", command],
+                cwd=self.folder,
+                env=self.environment,
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_S,
+                check=False,
+            )
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         return done.stdout
 

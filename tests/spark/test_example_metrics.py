@@ -15,7 +15,7 @@ BEGIN = "--begin 1794000000"
 
 
 @pytest.mark.timeout(1500)
-def test_what_its_page_shows_is_so(
+def test_what_its_page_shows_is_so_under_both_runners(
     requires_spark: None, new_server: Callable[..., Server], tmp_path: Path
 ) -> None:
     with new_server() as server:
@@ -25,6 +25,7 @@ def test_what_its_page_shows_is_so(
         assert {without_times(line) for line in page.printed(1).splitlines()} <= set(
             map(without_times, alerts)
         )
+        assert page.run_block(1) == page.printed(0), "under Spark's own runner"
 
 
 def without_times(alert: str) -> tuple[str, str, float | None]:

@@ -135,4 +135,4 @@ def test_its_results_are_right_although_a_worker_is_killed(
         project.wait_until(lambda flows: views_read(flows) >= 3 * VIEWS and flows["page_views"]["lag"] == 0)
     project.run_once()  # on the worker that is left
     checked = project.python("check.py")
-    assert checked.count("as expected") == 9 and "WRONG" not in checked, checked
+    assert checked.count("as expected") == checked.count("\n") == 6, checked

@@ -1,10 +1,12 @@
 """Compare what the pipeline has made with a computation in plain Python over the same topic.
 
-    python check.py            # after `moldau pipeline run --once`; exit code 1 where something differs
+    python check.py                           # after `moldau pipeline run --once`; exit code 1 where something differs
+    python check.py --tables spark-warehouse  # after `spark-pipelines run`, whose tables are folders of Parquet
 
 Windows and sessions that may still change (they end less than two minutes before the last view) need not be there yet.
 """
 
+import argparse
 import json
 import os
 import sys
@@ -12,14 +14,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import pyarrow.dataset
 from confluent_kafka import Consumer, TopicPartition
-from deltalake import DeltaTable
 
 BOOTSTRAP = os.environ.get("MOLDAU_BOOTSTRAP", "localhost:9092")
-STORAGE = Path(__file__).parent / "storage"
+HERE = Path(__file__).parent
 LATE = timedelta(minutes=2)
 SESSION_GAP = timedelta(minutes=5)
 MINUTE = timedelta(minutes=1)
@@ -84,9 +84,18 @@ def sessions(views: list[View]) -> dict[tuple[str, datetime], tuple[datetime, in
     return found
 
 
-def table(name: str) -> list[dict[str, object]]:
-    files = DeltaTable(STORAGE / name).file_uris()
-    rows: list[dict[str, object]] = pyarrow.dataset.dataset(files).to_table().to_pylist()
+def table(folder: Path) -> list[dict[str, Any]]:
+    """Of Delta, as Moldau's runner keeps it, or a folder of Parquet, as Spark's does."""
+    import pyarrow as pa
+    import pyarrow.dataset
+    from deltalake import DeltaTable
+
+    files: Any = DeltaTable(folder).file_uris() if (folder / "_delta_log").is_dir() else folder
+    found = pyarrow.dataset.dataset(files).to_table()
+    in_utc = pa.timestamp("us", "UTC")  # Spark's Parquet leaves the zone to the reader
+    kinds = [in_utc if pa.types.is_timestamp(kind) else kind for kind in found.schema.types]
+    fields = [field.with_type(kind) for field, kind in zip(found.schema, kinds, strict=True)]
+    rows: list[dict[str, Any]] = found.cast(pa.schema(fields)).to_pylist()
     return rows
 
 
@@ -100,35 +109,40 @@ class Report:
         size = len(expected) if hasattr(expected, "__len__") else expected
         print(f"{what}: {size}, {'as expected' if same else 'WRONG'}")
 
-
-def check_windows(report: Report, what: str, found: dict, expected: dict, closed: dict) -> None:
-    """Each that is there is right, and each that cannot change any more is there."""
-    report.compare(what, {**found, **closed}, {**{key: expected.get(key) for key in found}, **closed})
-    report.compare(f"{what}, complete", sorted(closed.keys() - found.keys()), [])
+    def compare_windows(self, what: str, found: list[tuple], expected: dict, closed: dict) -> None:
+        """Each that is there is right and there once, and each that cannot change any more is there."""
+        complete = {**{key: expected.get(key) for key, _ in found}, **closed}
+        self.compare(what, Counter(found), Counter(complete.items()))
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description="Compare the results with a computation in plain Python.")
+    parser.add_argument("--tables", default="storage", help="the folder that has them")
+    tables = HERE / parser.parse_args().tables
     report = Report()
     views, rejected = views_of(read_topic("page-views"))
     watermark = max(view.time for view in views) - LATE
-    report.compare("page views", len(table("page_views")), len(views))
-    report.compare("rejected", len(table("rejected")), rejected)
+    rows = table(tables / "page_views")
+    kept = Counter(View(row["visitor"], row["page"], row["time"], row["load_ms"]) for row in rows)
+    report.compare("page views", kept, Counter(views))
+    report.compare("rejected", len(table(tables / "rejected")), rejected)
     minutes = per_minute(views)
-    rows = [json.loads(value) for value in read_topic("page-views-per-minute")]
-    counted = {(datetime.fromisoformat(row["minute"]), row["page"]): row["views"] for row in rows}
-    report.compare("minutes, each once", len(rows), len(counted))
+    told = [json.loads(value) for value in read_topic("page-views-per-minute")]
+    counted = [((datetime.fromisoformat(row["minute"]), row["page"]), row["views"]) for row in told]
     closed = {key: count for key, count in minutes.items() if key[0] + MINUTE <= watermark}
-    check_windows(report, "minutes and pages", counted, minutes, closed)
+    report.compare_windows("minutes and pages", counted, minutes, closed)
     expected = sessions(views)
-    found = {(row["visitor"], row["start"]): (row["end"], row["views"]) for row in table("sessions")}
+    rows = table(tables / "sessions")
+    found = [((row["visitor"], row["start"]), (row["end"], row["views"])) for row in rows]
     ended = {key: value for key, value in expected.items() if value[0] <= watermark}
-    check_windows(report, "sessions", found, expected, ended)
+    report.compare_windows("sessions", found, expected, ended)
     pages = Counter(view.page for view in views)
-    report.compare("top pages", {row["page"]: row["views"] for row in table("top_pages")}, dict(pages))
+    counts = {row["page"]: row["views"] for row in table(tables / "top_pages")}
+    report.compare("top pages", counts, dict(pages))
     hours = defaultdict(set)
     for view in views:
         hours[view.time.astimezone(UTC).replace(minute=0, second=0, microsecond=0)].add(view.visitor)
-    visitors = {row["hour"]: row["visitors"] for row in table("visitors_per_hour")}
+    visitors = {row["hour"]: row["visitors"] for row in table(tables / "visitors_per_hour")}
     report.compare("visitors per hour", visitors, {hour: len(who) for hour, who in hours.items()})
     return 0 if report.is_right else 1
 

@@ -1,6 +1,6 @@
 """Page views for the pipeline: visitors that come, look around and leave, as a website would send them.
 
-    python generate.py                      # an hour of them, as fast as it goes
+    python generate.py                      # the last full hour of them, as fast as it goes
     python generate.py --rate 200           # 200 a second, for ever
     python generate.py --views 500 --seed 7
 
@@ -93,7 +93,9 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=0.0, help="so many a second, for ever")
     parser.add_argument("--visitors", type=int, default=PEOPLE, help="how many people there are")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--begin", type=float, help="seconds since 1970 of the first view; an hour ago")
+    parser.add_argument(
+        "--begin", type=float, help="seconds since 1970 of the first view; the last full hour"
+    )
     parser.add_argument("--skip", type=int, default=0, help="leave out so many, which were sent before")
     options = parser.parse_args()
     producer = Producer({"bootstrap.servers": BOOTSTRAP, "enable.idempotence": True, "linger.ms": 20})
@@ -101,7 +103,7 @@ def main() -> None:
     if options.rate:
         stream = records(options.seed, time.time(), options.rate, options.visitors)
     else:
-        begin_s = options.begin or time.time() - 3600
+        begin_s = options.begin or time.time() // 3600 * 3600 - 3600
         stream = islice(records(options.seed, begin_s, VIEWS_PER_S, options.visitors), options.skip, None)
     try:
         for at_s, (key, value) in stream:

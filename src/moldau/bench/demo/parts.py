@@ -138,7 +138,7 @@ class Parts:
 
     def start_history(self) -> None:
         """An hour of page views, so that there is something to see from the first minute on."""
-        self._history = self._start("history", self._generate())
+        self._history = self._start("history", self._generate("--begin", str(time.time() - 3600)))
 
     def look_after(self, rate: float) -> None:
         """After the history come page views as time goes by. Failed where a part has ended by itself."""

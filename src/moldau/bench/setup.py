@@ -45,6 +45,7 @@ def install(packages: list[str]) -> str | None:
         return "there is no apt-get here"
     if os.geteuid() != 0:
         return "only root can install packages"
+    print(f"installing {' '.join(packages)}", file=sys.stderr)
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", *packages]):
         done = subprocess.run(
@@ -58,7 +59,6 @@ def install(packages: list[str]) -> str | None:
 def main(commands: Sequence[str]) -> None:
     packages = missing_packages(commands or PACKAGES)
     if packages:
-        print(f"installing {' '.join(packages)}", file=sys.stderr)
         reason = install(packages)
         if reason is not None:
             print(f"not installed: {' '.join(packages)}: {reason}", file=sys.stderr)

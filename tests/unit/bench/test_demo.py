@@ -68,6 +68,48 @@ def test_the_set_up_installs_java_alone_where_that_is_asked_for(
     assert asked == [["openjdk-17-jre-headless"]]
 
 
+APT_GET = """#!/bin/sh
+echo "$@" >> {folder}/asked
+if [ "$1" = install ]; then
+    echo '#!/bin/sh' > {folder}/java
+    echo "echo 'openjdk version \\"17.0.1\\"' >&2" >> {folder}/java
+    /bin/chmod +x {folder}/java
+fi
+"""
+
+
+@pytest.fixture
+def debian_without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A folder that is all of the PATH, with an apt-get that installs there."""
+    command = tmp_path / "apt-get"
+    command.write_text(APT_GET.format(folder=tmp_path))
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    return tmp_path
+
+
+def test_for_root_the_set_up_installs_java_from_debian(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], debian_without_java: Path
+) -> None:
+    monkeypatch.setattr(setup.os, "geteuid", lambda: 0)
+    setup.main(["java"])
+    asked = (debian_without_java / "asked").read_text().splitlines()
+    assert asked == ["update -qq", "install -y -qq openjdk-17-jre-headless"]
+    assert capsys.readouterr().err == "installing openjdk-17-jre-headless\n"
+    assert setup.is_there("java")
+
+
+def test_for_anybody_else_the_set_up_asks_for_nothing_and_says_why(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], debian_without_java: Path
+) -> None:
+    monkeypatch.setattr(setup.os, "geteuid", lambda: 1000)
+    setup.main(["java"])
+    assert not (debian_without_java / "asked").exists()
+    said = "not installed: openjdk-17-jre-headless: only root can install packages\n"
+    assert capsys.readouterr().err == said
+
+
 def test_a_java_that_is_too_old_counts_as_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     old = tmp_path / "java"
     old.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")

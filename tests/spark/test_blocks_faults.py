@@ -37,6 +37,7 @@ def no_idle_connections() -> Iterator[None]:
     for connection in brokers._idle.values():
         connection.close()
     brokers._idle.clear()
+    brokers._known.clear()
 
 
 def expected_values() -> list[bytes]:

@@ -16,6 +16,8 @@ from confluent_kafka.admin import AdminClient
 from moldau.bench.apache_kafka import KafkaServer
 from moldau.records.compression import Codec
 from moldau.records.record import Record, build_batch
+from moldau.spark.blocks.brokers import Brokers, Described
+from moldau.spark.blocks.connection import Address
 from moldau.spark.blocks.errors import DataLoss, ReadFailed, TopicRecreated
 from moldau.spark.blocks.read import read_split
 from moldau.spark.blocks.settings import ReadSettings, Split
@@ -233,9 +235,64 @@ def test_offsets_behind_the_end_are_data_loss_or_skipped(bootstrap: str, topic: 
     assert rows_of(settings_of(bootstrap, fail_on_data_loss=False), whole(topic, 9, 5)) == []
 
 
-def topic_id_of(bootstrap: str, topic: str) -> object:
-    from moldau.spark.blocks.brokers import Brokers
+def test_a_range_to_the_latest_goes_on_to_where_the_log_ends_when_it_is_read(
+    bootstrap: str, topic: str
+) -> None:
+    settings, planned = settings_of(bootstrap, "value"), whole(topic, 0, to_latest=True)
+    assert column(settings, planned) == []
+    produce_values(bootstrap, topic, [b"a", b"b"])
+    assert column(settings, planned) == [b"a", b"b"]
+    produce_values(bootstrap, topic, [b"c"])
+    assert column(settings, planned) == [b"a", b"b", b"c"]
+    assert column(settings, whole(topic, 1, to_latest=False)) == [b"a"]
 
+
+def test_a_range_to_the_latest_ends_before_an_open_transaction(bootstrap: str, topic: str) -> None:
+    produce_values(bootstrap, topic, [b"a"])
+    producer = new_producer(bootstrap, transactional_id=topic)
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    assert producer.flush(TIMEOUT_S) == 0
+    planned = whole(topic, 0, to_latest=True)
+    assert column(settings_of(bootstrap, "value", read_committed=True), planned) == [b"a"]
+    assert column(settings_of(bootstrap, "value"), planned) == [b"a", b"open"]
+    producer.abort_transaction(TIMEOUT_S)
+
+
+def test_a_range_from_the_earliest_does_not_miss_what_retention_took(bootstrap: str, topic: str) -> None:
+    produce_values(bootstrap, topic, [b"%d" % number for number in range(10)])
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    place = TopicPartition(topic, 0, 6)
+    admin.delete_records([place])[place].result(TIMEOUT_S)
+    settings = settings_of(bootstrap, "value")
+    assert column(settings, whole(topic, 8, 2, from_earliest=True)) == [b"6", b"7"]
+    assert column(settings, whole(topic, 5, 2, from_earliest=True)) == []
+    with pytest.raises(DataLoss):
+        column(settings, whole(topic, 30, 20, from_earliest=True))
+
+
+def test_who_leads_a_topic_is_asked_once(bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    ask = Brokers._ask
+
+    def counted(self: Brokers, address: Address, topic: str) -> Described:
+        asked.append(topic)
+        return ask(self, address, topic)
+
+    monkeypatch.setattr(Brokers, "_ask", counted)
+    produce_values(bootstrap, topic, [b"a"])
+    settings = settings_of(bootstrap, "value")
+    assert [column(settings, whole(topic, 1)) for _ in range(3)] == [[b"a"]] * 3
+    assert asked == [topic]
+    delete_topic(bootstrap, topic)
+    create_topic(bootstrap, topic)
+    produce_values(bootstrap, topic, [b"new"])
+    assert column(settings, whole(topic, 1)) == [b"new"]
+    assert len(asked) > 1
+
+
+def topic_id_of(bootstrap: str, topic: str) -> object:
     return Brokers(bootstrap).leader_of(topic, 0).topic_id
 
 

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from moldau.records.compression import Codec
@@ -151,6 +152,15 @@ def test_both_ways_give_the_same_rows(secured: Secured, read_committed: bool) ->
     for first, after in [(0, 22), (3, 22), (0, 21), (5, 13), (21, 22), (10, 11)]:
         split = Split(topic, 0, first, after)
         assert by_library(settings, split) == by_own_reader(settings, split), split
+    to_latest = Split(topic, 0, 3, 5, to_latest=True)
+    found = by_library(settings, to_latest)
+    assert found == by_own_reader(settings, to_latest)
+    assert found[-1]["value"] == b"in 5"
+    place = TopicPartition(topic, 0, 4)
+    admin.delete_records([place])[place].result(TIMEOUT_S)
+    from_earliest = Split(topic, 0, 0, 9, from_earliest=True)
+    assert by_library(settings, from_earliest) == by_own_reader(settings, from_earliest)
+    assert by_library(settings, from_earliest)[0]["offset"] == 4
 
 
 def test_both_ways_know_data_loss_and_recreated_topics(secured: Secured) -> None:

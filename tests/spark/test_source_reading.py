@@ -77,6 +77,84 @@ def test_it_is_found_without_being_registered_and_has_the_columns_of_sparks_conn
     assert [(header.key, header.value) for header in row.headers] == [("h", b"1"), ("n", None)]
 
 
+def test_a_frame_shows_what_came_since_and_misses_nothing_that_retention_took(
+    read: Read, topics: Topics, topic_names: Callable[[str], str]
+) -> None:
+    topic = topics.create(topic_names("again"), 2)
+    frame = read(subscribe=topic)
+    assert frame.count() == 0
+    topics.fill(topic, ["a", "b"], 1)
+    assert values(frame) == ["a", "b"]
+    topics.fill(topic, ["c"], 1)
+    topics.trim(topic, 1, 1)
+    assert values(frame) == ["b", "c"]
+    fixed = read(subscribe=topic, endingOffsets=f'{{"{topic}":{{"0":0,"1":3}}}}')
+    assert fixed.count() == 2
+    topics.fill(topic, ["d"], 1)
+    assert (fixed.count(), frame.count()) == (2, 3)
+
+
+def test_partitions_with_few_records_share_a_task_in_their_order(
+    read: Read, stream: Read, topics: Topics, topic_names: Callable[[str], str], tmp_path: Path
+) -> None:
+    topic = topics.create(topic_names("small"), 5)
+    for partition in range(5):
+        topics.fill(topic, range(partition * 10, partition * 10 + 4), partition)
+    columns = "spark_partition_id() as task", "partition", "offset", "cast(value as string) as value"
+    together = read(subscribe=topic).selectExpr(*columns).collect()
+    assert [tuple(row) for row in together] == [
+        (0, partition, offset, str(partition * 10 + offset)) for partition in range(5) for offset in range(4)
+    ]
+    apart = read(subscribe=topic, minOffsetsPerTask="1").selectExpr(*columns).collect()
+    assert [row.task for row in apart] == [row.partition for row in together]
+    tasks: list[int] = []
+    query = (
+        stream(subscribe=topic, startingOffsets="earliest")
+        .writeStream.foreachBatch(lambda batch, number: tasks.append(batch.rdd.getNumPartitions()))
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(120)
+    assert tasks == [1]
+
+
+def test_a_topic_that_is_joined_as_a_table_is_read_anew_for_every_batch(
+    read: Read,
+    stream: Read,
+    spark: SparkSession,
+    topics: Topics,
+    topic_names: Callable[[str], str],
+    tmp_path: Path,
+) -> None:
+    from pyspark.sql import functions as F
+
+    orders, customers = topics.create(topic_names("joined")), topics.create(topic_names("towns"))
+    topics.fill(customers, ["Prague"], keys=["c"])
+    topics.fill(orders, ["first"], keys=["c"])
+    columns = "cast(key as string) as key", "cast(value as string) as value", "offset"
+    table = read(subscribe=customers).selectExpr(*columns)
+    towns = table.groupBy("key").agg(F.max_by("value", "offset").alias("town"))
+    arriving = stream(subscribe=orders, startingOffsets="earliest").selectExpr(*columns)
+    query = (
+        arriving.join(F.broadcast(towns), "key", "left")
+        .select("value", "town")
+        .writeStream.format("memory")
+        .queryName("joined")
+        .option("checkpointLocation", str(tmp_path))
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+        topics.fill(customers, ["Hamburg"], keys=["c"])
+        topics.fill(orders, ["second"], keys=["c"])
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    found = sorted(tuple(row) for row in spark.table("joined").collect())
+    assert found == [("first", "Prague"), ("second", "Hamburg")]
+
+
 def test_a_stream_reads_what_is_there_and_goes_on_from_its_checkpoint(
     stream: Read, topics: Topics, topic_names: Callable[[str], str], tmp_path: Path
 ) -> None:

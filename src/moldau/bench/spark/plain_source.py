@@ -18,7 +18,8 @@ from moldau.spark.source.readers import BatchReader
 
 class PlainBatchReader(BatchReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return read_split(self._tasks.settings, partition.value, decode=decode)
+        for split in partition.value:
+            yield from read_split(self._tasks.settings, split, decode=decode)
 
 
 class PlainDataSource(MoldauDataSource):

@@ -1,16 +1,18 @@
 """Who leads a partition, and connections to whom.
 
-Connections outlive a task: Spark uses a worker process for many, and a micro-batch of a few records would else pay for
-a handshake each. They belong to the process that made them; a reader takes one out while it uses it.
+Both outlive a task: Spark uses a worker process for many, and a micro-batch of a few records would else pay for a
+handshake and a question each. Connections belong to the process that made them; a reader takes one out while it uses
+it. Who leads is believed until somebody who is asked as a leader denies it, or does not answer.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from moldau.base.errors import ErrorCode
@@ -26,7 +28,12 @@ IDLE_MAX: Final = 32
 DEFAULT_PORT: Final = 9092
 _NO_ID: Final = UUID(int=0)
 
+KNOWN_S: Final = 300.0
+"""For how long an answer about a topic is believed: Java's `metadata.max.age.ms`."""
+KNOWN_MAX: Final = 256
+
 _idle: dict[tuple[int, Address, ClientSettings], Connection] = {}
+_known: dict[tuple[str, ClientSettings, str], Described] = {}
 
 
 class NotKnownYet(Exception):
@@ -42,6 +49,16 @@ class Leader:
     address: Address
     epoch: int
     topic_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What a broker has said of a topic, and when."""
+
+    asked_s: float
+    topic: Any
+    hosts: Mapping[int, Address]
+    version: int
 
 
 def addresses(bootstrap_servers: str) -> list[Address]:
@@ -67,24 +84,43 @@ class Brokers:
 
     def __init__(self, bootstrap_servers: str, settings: ClientSettings | None = None) -> None:
         self._settings = settings or ClientSettings()
+        self._bootstrap_servers = bootstrap_servers
         self._bootstrap = addresses(bootstrap_servers)
-        self._known: list[Address] = []
+        self._others: list[Address] = []
 
     def leader_of(self, topic: str, partition: int) -> Leader:
-        """Ask any broker. NotKnownYet where there is none now, OSError where no broker answers."""
+        """As is known, or as any broker says. NotKnownYet where there is none now, OSError where no broker answers."""
+        key = self._key(topic)
+        known = _known.get(key)
+        if known is None or known.asked_s < time.monotonic() - KNOWN_S:
+            known = self._ask_any(topic)
+        leader = _leader(known.topic, partition, known.hosts, known.version)
+        if len(_known) >= KNOWN_MAX:
+            _known.clear()
+        _known[key] = known
+        return leader
+
+    def forget(self, topic: str) -> None:
+        """Who leads it is to be asked anew."""
+        _known.pop(self._key(topic), None)
+
+    def _key(self, topic: str) -> tuple[str, ClientSettings, str]:
+        return self._bootstrap_servers, self._settings, topic
+
+    def _ask_any(self, topic: str) -> Described:
         failure: Exception | None = None
         for address in self._candidates():
             try:
-                return self._ask(address, topic, partition)
+                return self._ask(address, topic)
             except (OSError, WireError) as reason:
                 failure = failure or reason
         assert failure is not None
         raise failure
 
     def _candidates(self) -> Sequence[Address]:
-        return list(dict.fromkeys([*self._known, *self._bootstrap]))
+        return list(dict.fromkeys([*self._others, *self._bootstrap]))
 
-    def _ask(self, address: Address, topic: str, partition: int) -> Leader:
+    def _ask(self, address: Address, topic: str) -> Described:
         connection = self.connect(address)
         try:
             version = connection.version_of(METADATA, *METADATA_VERSIONS)
@@ -100,10 +136,10 @@ class Brokers:
             raise
         self.give_back(connection)
         hosts = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
-        self._known = list(hosts.values())
+        self._others = list(hosts.values())
         if len(answer.topics) != 1:
             raise WireError("the Metadata answer is not about one topic")
-        return _leader(answer.topics[0], partition, hosts, version)
+        return Described(time.monotonic(), answer.topics[0], hosts, version)
 
     def connect(self, address: Address) -> Connection:
         """A connection that nobody else uses: an idle one, or a new one."""
@@ -126,8 +162,8 @@ class Brokers:
             _idle[key] = connection
 
 
-def _leader(topic: object, partition: int, hosts: dict[int, Address], version: int) -> Leader:
-    error, name = topic.error_code, topic.name  # type: ignore[attr-defined]
+def _leader(topic: Any, partition: int, hosts: Mapping[int, Address], version: int) -> Leader:
+    error, name = topic.error_code, topic.name
     if error is ErrorCode.topic_authorization_failed:
         raise SecurityFailed(f"not authorized to read the topic {name}")
     if error in (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id):
@@ -136,11 +172,11 @@ def _leader(topic: object, partition: int, hosts: dict[int, Address], version: i
         raise ReadFailed(f"{name!r} is not a name that a topic can have")
     if error:
         raise NotKnownYet(f"the topic {name}: {error.name}")
-    for found in topic.partitions:  # type: ignore[attr-defined]
+    for found in topic.partitions:
         if found.partition_index == partition:
             if found.leader_id not in hosts:
                 raise NotKnownYet(f"nobody leads {name}-{partition} now")
-            topic_id = topic.topic_id if version >= TOPIC_IDS_FROM else None  # type: ignore[attr-defined]
+            topic_id = topic.topic_id if version >= TOPIC_IDS_FROM else None
             known_id = None if topic_id in (None, _NO_ID) else topic_id
             return Leader(hosts[found.leader_id], found.leader_epoch, known_id)
     raise NoSuchPartition(f"the topic {name} has no partition {partition}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -22,7 +23,7 @@ from moldau.spark.blocks.fetching import UNKNOWN_TOPIC_S
 from moldau.spark.blocks.settings import ReadSettings, Split
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError, Message
+    from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 logger = logging.getLogger("moldau.spark")
 
@@ -48,11 +49,13 @@ class LibraryReader:
     def columns(self, wanted: Collection[str]) -> Iterator[Columns]:
         from confluent_kafka import Consumer
 
-        if self._split.first_offset >= self._split.next_offset:
+        if self._split.first_offset >= self._split.next_offset and not self._split.to_latest:
             return
         consumer = Consumer(self._config())
         try:
             self._check_topic()
+            if self._split.to_latest:
+                self._bind(consumer)
             self._assign(consumer)
             while self._position < self._split.next_offset:
                 rows = self._take(consumer, consumer.consume(ROWS, POLL_S))
@@ -82,6 +85,23 @@ class LibraryReader:
         self._complaint = error.str()
         if error.name() in ("_AUTHENTICATION", "_SSL"):
             self._refusal = error.str()
+
+    def _bind(self, consumer: Consumer) -> None:
+        """The range ends where the log ends now, or its last stable offset is: librdkafka knows the isolation level."""
+        from confluent_kafka import KafkaException
+
+        try:
+            _, latest = consumer.get_watermark_offsets(self._place(), ANSWER_S)
+        except KafkaException as reason:
+            consumer.poll(0)
+            refusal = SecurityFailed if self._refusal else ReadFailed
+            raise refusal(self._sentence(self._refusal or reason.args[0].str())) from None
+        self._split = replace(self._split, next_offset=max(latest, self._split.next_offset), to_latest=False)
+
+    def _place(self) -> TopicPartition:
+        from confluent_kafka import TopicPartition
+
+        return TopicPartition(self._split.topic, self._split.partition)
 
     def _assign(self, consumer: Consumer) -> None:
         from confluent_kafka import TopicPartition
@@ -129,15 +149,14 @@ class LibraryReader:
             raise ReadFailed(self._sentence(error.str()))
 
     def _out_of_range(self, consumer: Consumer) -> None:
-        from confluent_kafka import TopicPartition
-
-        place = TopicPartition(self._split.topic, self._split.partition)
-        log_start, log_end = consumer.get_watermark_offsets(place, ANSWER_S)
+        log_start, log_end = consumer.get_watermark_offsets(self._place(), ANSWER_S)
         lost_to, reason = what_is_gone(self._position, self._split.next_offset, log_start, log_end)
+        is_missed = not self._split.from_earliest or self._position > log_end
         sentence = self._sentence(reason)
-        if self._settings.fail_on_data_loss:
+        if is_missed and self._settings.fail_on_data_loss:
             raise DataLoss(sentence)
-        logger.warning("%s", sentence)
+        if is_missed:
+            logger.warning("%s", sentence)
         self._move_to(lost_to)
         self._assign(consumer)
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Final, NamedTuple
 
@@ -97,8 +98,11 @@ class Fetcher:
 
     def fetch(self) -> Iterator[Fetched]:
         try:
-            while self._position < self.split.next_offset:
+            while self._position < self.split.next_offset or self.split.to_latest:
                 try:
+                    if self.split.to_latest:
+                        self._bind()
+                        continue
                     fetched = self._take(self._ask())
                     if fetched is not None:
                         self._send_ahead()
@@ -112,6 +116,13 @@ class Fetcher:
                 self._connection = None
         finally:
             self._drop_connection()
+
+    def _bind(self) -> None:
+        """The range ends where the log ends now: by ListOffsets, which a new leader answers when it knows (KIP-207)."""
+        if self._connection is None:
+            self._connect()
+        latest = self._log_range(LATEST, self._settings.read_committed)
+        self.split = replace(self.split, next_offset=max(latest, self.split.next_offset), to_latest=False)
 
     def _ask(self) -> Answer:
         if self._connection is None:
@@ -127,6 +138,8 @@ class Fetcher:
         self._connection = self._brokers.connect(leader.address)
         by_name = VERSION_MIN if leader.topic_id is None else VERSION_MAX
         self._version = self._connection.version_of(FETCH, VERSION_MIN, by_name)
+        if self._version < TOPIC_IDS_FROM:
+            self._brokers.forget(self.split.topic)  # by its name, a recreated topic would not be noticed
 
     def _find_leader(self) -> Leader:
         try:
@@ -140,7 +153,10 @@ class Fetcher:
             raise
         self._unknown_since_s = None
         planned = self.split.topic_id
-        if planned is not None and leader.topic_id is not None and leader.topic_id != planned:
+        if planned is not None and leader.topic_id not in (None, planned):
+            self._brokers.forget(self.split.topic)  # what is known may be older than the plan
+            leader = self._brokers.leader_of(self.split.topic, self.split.partition)
+        if planned is not None and leader.topic_id not in (None, planned):
             raise TopicRecreated(
                 self._sentence(
                     f"the topic was deleted and created anew: it had the id {planned} when the read was planned, and "
@@ -214,6 +230,9 @@ class Fetcher:
         log_start, log_end = self._log_range(EARLIEST), self._log_range(LATEST)
         if log_start <= self._position <= log_end:
             raise NotKnownYet("the offset was out of range, and is not any more")
+        if self.split.from_earliest and self._position < log_start:
+            self._move_to(min(log_start, self.split.next_offset))
+            return
         lost_to, reason = what_is_gone(self._position, self.split.next_offset, log_start, log_end)
         sentence = self._sentence(reason)
         if self._settings.fail_on_data_loss:
@@ -221,7 +240,7 @@ class Fetcher:
         logger.warning("%s", sentence)
         self._move_to(lost_to)
 
-    def _log_range(self, which: int) -> int:
+    def _log_range(self, which: int, read_committed: bool = False) -> int:
         """The log's first or next offset. What has no answer now is asked for again, with the Fetch."""
         assert self._connection is not None and self._leader is not None
         version = self._connection.version_of(LIST_OFFSETS, *LIST_OFFSETS_VERSIONS)
@@ -233,7 +252,7 @@ class Fetcher:
             version,
             SimpleNamespace(
                 replica_id=-1,
-                isolation_level=0,
+                isolation_level=int(read_committed),
                 topics=(SimpleNamespace(name=self.split.topic, partitions=(wanted,)),),
                 timeout_ms=None,
             ),
@@ -254,6 +273,7 @@ class Fetcher:
     def _start_over(self, reason: Exception) -> None:
         """With a new connection, to whoever leads by then, after a pause that grows."""
         self._drop_connection()
+        self._brokers.forget(self.split.topic)
         self._check_time(str(reason))
         time.sleep(min(PAUSE_S_MAX, PAUSE_S * 2 ** min(self._failures, 10)))
         self._failures += 1

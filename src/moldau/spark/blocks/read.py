@@ -21,6 +21,8 @@ logger = logging.getLogger("moldau.spark")
 
 ROWS_MAX: Final = 65_536
 """Of one record batch."""
+JOINED_BYTES_MAX: Final = 256 * 1024
+"""Smaller batches are put together up to here."""
 
 
 def read_split(
@@ -45,16 +47,41 @@ def read_split(
         logger.warning("%s", reason)
 
 
+def joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in fewer batches, where they are small: each costs Spark as much as hundreds of rows."""
+    small: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if small and size + batch.nbytes > JOINED_BYTES_MAX:
+            yield _one_of(small)
+            small, size = [], 0
+        if batch.nbytes > JOINED_BYTES_MAX:
+            yield batch
+        else:
+            small.append(batch)
+            size += batch.nbytes
+    if small:
+        yield _one_of(small)
+
+
+def _one_of(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    (whole,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return whole
+
+
 def read_columns(
     settings: ReadSettings, client: ClientSettings, split: Split, decode: Decoder
 ) -> Iterator[Columns]:
     """By Fetch requests of our own."""
     blocks = Blocks(client.check_crc)
+    fetcher = Fetcher(settings, client, split)
     try:
-        for fetched in Fetcher(settings, client, split).fetch():
+        for fetched in fetcher.fetch():
             records, aborted = fetched.answer.records, fetched.answer.aborted
             for block in blocks.of(records, fetched.found, aborted):
-                yield decode(block, settings.schema.names, fetched.first_offset, split.next_offset)
+                yield decode(block, settings.schema.names, fetched.first_offset, fetcher.split.next_offset)
     except (CorruptData, UnsupportedFormat) as reason:
         raise type(reason)(f"reading {split}: {reason}.") from None
 

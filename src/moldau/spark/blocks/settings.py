@@ -22,6 +22,8 @@ class Split:
     """A range of offsets of one partition. It ends by position: whether records stand at its offsets does not matter.
 
     With a topic id, records of a topic that was deleted and created anew are refused, not taken for the old one's.
+    `from_earliest`: what retention has taken of it since is not missed. `to_latest`: it goes on to where the log ends
+    when the reading starts.
     """
 
     topic: str
@@ -29,6 +31,8 @@ class Split:
     first_offset: int
     next_offset: int
     topic_id: UUID | None = None
+    from_earliest: bool = False
+    to_latest: bool = False
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition} from {self.first_offset} to {self.next_offset}"

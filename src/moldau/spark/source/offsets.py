@@ -1,14 +1,16 @@
 """Offsets of partitions as Spark's checkpoint keeps them: the JSON of Spark's own Kafka connector,
 `{"topic":{"0":23}}`.
 
-An offset is the next one to read. Two more things stand in the same JSON, as keys with nothing in them: no topic
+An offset is the next one to read. Three more things stand in the same JSON, as keys with nothing in them: no topic
 can have such a name, and Spark's own connector reads a key without partitions as nothing at all, so a checkpoint
 written here goes on there, and the other way round.
 
     "orders/id/4pXmAuZzSpuK4lHqzr1o2A": {}    the topic's id: one that was deleted and created anew is another topic
     "orders/first/3/0": {}                    where this batch begins in a partition that the batch before did not have
+    "/together/4000": {}                      partitions of this batch share a task up to so many offsets
 
-With the latter a batch that runs again reads the same ranges, whatever retention or `latest` would say by then.
+With the latter two a batch that runs again reads the same ranges in the same tasks, whatever retention, `latest` or the
+options would say by then, and whoever has planned it.
 """
 
 from __future__ import annotations
@@ -51,6 +53,7 @@ class Position:
     offsets: Offsets = field(default_factory=dict)
     topic_ids: dict[str, UUID] = field(default_factory=dict)
     first_offsets: Offsets = field(default_factory=dict)
+    together: int = 1
 
 
 def read_position(stored: Mapping[str, Mapping[str, int]]) -> Position:
@@ -64,6 +67,8 @@ def read_position(stored: Mapping[str, Mapping[str, int]]) -> Position:
                 position.topic_ids[topic] = read_id(topic_id)
             case [topic, "first", partition, offset]:
                 position.first_offsets[TopicPartition(topic, int(partition))] = int(offset)
+            case ["", "together", offsets]:
+                position.together = int(offsets)
             case _:
                 raise ValueError(f"the checkpoint has an offset that this version does not know: {name!r}")
     return position
@@ -78,6 +83,8 @@ def write_position(position: Position) -> dict[str, dict[str, int]]:
         written[f"{topic}/id/{write_id(topic_id)}"] = {}
     for (topic, partition), offset in sorted(position.first_offsets.items()):
         written[f"{topic}/first/{partition}/{offset}"] = {}
+    if position.together != 1:
+        written[f"/together/{position.together}"] = {}
     return written
 
 

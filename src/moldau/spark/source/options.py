@@ -57,6 +57,7 @@ OWN: Final = frozenset(
         "minoffsetspertrigger",
         "maxtriggerdelay",
         "maxbytespertrigger",
+        "minoffsetspertask",
         "fetchoffset.numretries",
         "fetchoffset.retryintervalms",
         "partition.metadata.cache.ttl.ms",
@@ -71,6 +72,8 @@ OWN: Final = frozenset(
         "progressgroup",
     }
 )
+MIN_OFFSETS_PER_TASK: Final = 4000
+"""About as many records as cost Spark what a task costs that runs Python."""
 VALUE_FORMATS: Final = ("binary", "string", "json")
 MODES: Final = ("PERMISSIVE", "FAILFAST", "DROPMALFORMED")
 STARTING_WORDS: Final = ("startingtimestamp", "startingoffsetsbytimestamp", "startingoffsets")
@@ -116,6 +119,8 @@ class SourceOptions:
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
     max_bytes_per_trigger: int | None
+    min_offsets_per_task: int
+    """Partitions with fewer offsets share a task."""
     offset_attempts: int
     offset_retry_ms: int
     metadata_ttl_ms: int
@@ -185,6 +190,7 @@ def parse_options(given: Mapping[str, str], *, is_stream: bool | None) -> Source
         max_offsets_per_trigger=max_offsets,
         min_offsets_per_trigger=min_offsets,
         max_bytes_per_trigger=_positive(options, "maxbytespertrigger"),
+        min_offsets_per_task=_positive(options, "minoffsetspertask") or MIN_OFFSETS_PER_TASK,
         max_trigger_delay_ms=_duration_ms(options, "maxtriggerdelay", "15m"),
         offset_attempts=_whole(options, "fetchoffset.numretries", 3),
         offset_retry_ms=_whole(options, "fetchoffset.retryintervalms", 1000),

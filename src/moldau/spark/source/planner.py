@@ -156,7 +156,7 @@ class Planner:
         begins = (
             {each: at for each, at in first.items() if each in wanted} if is_first_batch else first_of_new
         )
-        return Position(wanted, dict(topics.ids), begins)
+        return Position(wanted, dict(topics.ids), begins, self._options.min_offsets_per_task)
 
     def _ask(self, start: Position) -> tuple[Topics, Offsets]:
         """The partitions and their latest offsets. Offsets that move backwards are asked for again: a new leader may be

@@ -1,4 +1,5 @@
-"""What a batch reads of each partition, and how that is cut into tasks, by the rules of Spark's connector.
+"""What a batch reads of each partition, and how that is cut into tasks: by the rules of Spark's connector, but for
+small ranges, which share a task.
 
 Pure, and by offsets and options alone: a batch that runs again is cut the same way, on any number of cores. Sinks
 that write exactly once rely on it. Answers to KafkaMicroBatchStream.rateLimit and KafkaOffsetRangeCalculator.
@@ -6,7 +7,7 @@ that write exactly once rely on it. Answers to KafkaMicroBatchStream.rateLimit a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import ceil, floor
 
@@ -17,11 +18,17 @@ OFFSET_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Of one partition; it ends before `next_offset`."""
+    """Of one partition; it ends before `next_offset`.
+
+    A batch's frame is planned once and read any number of times. So its tasks, as those of Spark's connector, find
+    out by themselves where the log begins and ends by then, where the options say earliest or latest.
+    """
 
     partition: TopicPartition
     first_offset: int
     next_offset: int
+    from_earliest: bool = False
+    to_latest: bool = False
 
     @property
     def size(self) -> int:
@@ -47,20 +54,44 @@ def limit_offsets(
 
 
 def cut(
-    ranges: Iterable[OffsetRange], min_partitions: int | None, max_records_per_partition: int | None
+    ranges: Collection[OffsetRange], min_partitions: int | None, max_records_per_partition: int | None
 ) -> list[OffsetRange]:
-    """The tasks' ranges, in order. Empty ones are left out, and ones that go backwards."""
+    """The ranges to read, in order. Empty ones are left out unless they may grow, and ones that go backwards."""
     wanted = sorted((each for each in ranges if each.size > 0), key=lambda each: each.partition)
+    empty = [each for each in ranges if each.size == 0 and each.to_latest]
     if max_records_per_partition is not None:
         wanted = [
-            part
-            for each in wanted
-            for part in _parts(each, ceil(each.size / max_records_per_partition))
-            if part.size
+            part for each in wanted for part in _parts(each, ceil(each.size / max_records_per_partition))
         ]
-    if min_partitions is None or min_partitions <= len(wanted):
-        return wanted
-    return _cut_large_ones(wanted, min_partitions)
+    if min_partitions is not None and min_partitions > len(wanted) > 0:
+        wanted = _cut_large_ones(wanted, min_partitions)
+    return sorted(wanted + empty, key=lambda each: (each.partition, each.first_offset))
+
+
+def grouped(
+    ranges: Iterable[OffsetRange],
+    together: int,
+    min_partitions: int | None,
+    max_records_per_partition: int | None,
+) -> list[list[OffsetRange]]:
+    """The tasks: ranges with few offsets share one, which has at most so many together.
+
+    A task costs a multiple of what a few records do. Whoever asks for `minPartitions` has tasks of one range each.
+    """
+    together = min(together, max_records_per_partition or together)
+    tasks: list[list[OffsetRange]] = []
+    small: list[OffsetRange] = []
+    offsets = 0
+    for each in ranges:
+        if each.size >= together or (min_partitions is not None and each.size):
+            tasks.append([each])
+            continue
+        if not small or offsets + each.size > together:
+            small, offsets = [], 0
+            tasks.append(small)
+        small.append(each)
+        offsets += each.size
+    return tasks
 
 
 def _cut_large_ones(ranges: list[OffsetRange], min_partitions: int) -> list[OffsetRange]:
@@ -76,7 +107,6 @@ def _cut_large_ones(ranges: list[OffsetRange], min_partitions: int) -> list[Offs
         for part in _parts(
             each, 1 if each.partition in partitions_whole else _part_count(each.size, rest, parts_rest)
         )
-        if part.size
     ]
 
 
@@ -85,10 +115,13 @@ def _part_count(size: int, total: int, parts: int) -> int:
 
 
 def _parts(whole: OffsetRange, count: int) -> list[OffsetRange]:
+    """Without empty ones. What came since is read with the last one."""
     parts = []
     first = whole.first_offset
     for left in range(count, 0, -1):
         following = first + (whole.next_offset - first) // left
-        parts.append(replace(whole, first_offset=first, next_offset=following))
+        to_latest = whole.to_latest and left == 1
+        if following > first:
+            parts.append(replace(whole, first_offset=first, next_offset=following, to_latest=to_latest))
         first = following
     return parts

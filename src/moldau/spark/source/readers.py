@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -16,7 +17,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from moldau.spark.blocks.read import read_split
+from moldau.spark.blocks.read import joined, read_split
 from moldau.spark.blocks.settings import ReadSettings, Split
 from moldau.spark.lasting import keep_what_is_loaded
 from moldau.spark.source import batch
@@ -25,7 +26,7 @@ from moldau.spark.source.driver_client import DriverClient
 from moldau.spark.source.errors import OptionError
 from moldau.spark.source.options import SourceOptions
 from moldau.spark.source.planner import Planner, Stored
-from moldau.spark.source.ranges import OFFSET_MAX, OffsetRange
+from moldau.spark.source.ranges import OFFSET_MAX, OffsetRange, grouped
 from moldau.spark.source.rows import value_format
 from moldau.spark.source.values import PERMISSIVE, ValueSettings, read_values, unsupported
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class TaskReader:
-    """What the executors do: the rows of a range. It is pickled with Spark's readers."""
+    """What the executors do: the rows of a task's ranges. It is pickled with Spark's readers."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         timeout = {} if options.read_timeout_ms is None else {"timeout_ms": options.read_timeout_ms}
@@ -56,23 +57,34 @@ class TaskReader:
             self._values = ValueSettings(arrow_schema, decided, options.dead_letter_topic, producer, mode)
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        """Spark makes a partition of None where a batch has none."""
+        """The splits of a task, one after the other. Spark makes a partition of None where a batch has none."""
         if partition.value is None:
             return
-        if self._values is None:
-            yield from read_split(self.settings, partition.value)
-        else:
-            yield from read_values(self.settings, self._values, partition.value)
+        yield from joined(itertools.chain.from_iterable(map(self.read_split, partition.value)))
         keep_what_is_loaded()
 
+    def read_split(self, split: Split) -> Iterator[pyarrow.RecordBatch]:
+        if self._values is None:
+            return read_split(self.settings, split)
+        return read_values(self.settings, self._values, split)
 
-def tasks(ranges: Sequence[OffsetRange], topic_ids: Mapping[str, UUID]) -> list[InputPartition]:
-    return [
-        InputPartition(
-            Split(*each.partition, each.first_offset, each.next_offset, topic_ids.get(each.partition.topic))
-        )
-        for each in ranges
-    ]
+
+def tasks(
+    options: SourceOptions, ranges: Sequence[OffsetRange], topic_ids: Mapping[str, UUID], together: int
+) -> list[InputPartition]:
+    groups = grouped(ranges, together, options.min_partitions, options.max_records_per_partition)
+    return [InputPartition(tuple(_split(each, topic_ids) for each in group)) for group in groups]
+
+
+def _split(wanted: OffsetRange, topic_ids: Mapping[str, UUID]) -> Split:
+    return Split(
+        *wanted.partition,
+        wanted.first_offset,
+        wanted.next_offset,
+        topic_ids.get(wanted.partition.topic),
+        wanted.from_earliest,
+        wanted.to_latest,
+    )
 
 
 class BatchReader(DataSourceReader):
@@ -81,7 +93,8 @@ class BatchReader(DataSourceReader):
         self._tasks = TaskReader(options, schema)
 
     def partitions(self) -> Sequence[InputPartition]:
-        return tasks(*batch.plan(self._options, Cluster(self._options)))
+        ranges, topic_ids = batch.plan(self._options, Cluster(self._options))
+        return tasks(self._options, ranges, topic_ids, self._options.min_offsets_per_task)
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         return self._tasks.read(partition)
@@ -113,7 +126,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Stored, end: Stored) -> Sequence[InputPartition]:
         ranges, position = self._planner.ranges(start, end)
-        return tasks(ranges, position.topic_ids)
+        return tasks(self._options, ranges, position.topic_ids, position.together)
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         return self._tasks.read(partition)

@@ -32,6 +32,14 @@ def test_topic_ids_and_first_offsets_stand_in_keys_without_partitions() -> None:
     assert read_position(written) == position
 
 
+def test_how_a_batch_is_cut_stands_there_too_and_without_it_no_partitions_share_a_task() -> None:
+    position = Position({TopicPartition("a", 0): 23}, together=4000)
+    written = write_position(position)
+    assert written == {"a": {"0": 23}, "/together/4000": {}}
+    assert read_position(written) == position
+    assert read_position({"a": {"0": 23}}).together == 1
+
+
 def test_what_a_later_version_may_write_is_not_taken_for_a_topic() -> None:
     with pytest.raises(ValueError, match="does not know: 'a/epoch/3'"):
         read_position({"a/epoch/3": {}})

@@ -69,7 +69,8 @@ class PlayedClient:
 class Stage:
     def __init__(self, **options: str) -> None:
         self.cluster, self.client = PlayedCluster(), PlayedClient()
-        self.options = {"kafka.bootstrap.servers": "b", "subscribe": "t"} | options
+        given = {"kafka.bootstrap.servers": "b", "subscribe": "t", "minOffsetsPerTask": "1"}
+        self.options = given | options
         self.now_s = 100.0
         self.planner = self.new_process()
 
@@ -335,3 +336,14 @@ def test_the_tasks_depend_on_positions_and_options_alone() -> None:
     stage.new_process()
     assert stage.ranges(start, end) == planned
     assert len(planned) == 4
+
+
+def test_a_batch_that_runs_again_is_cut_as_it_was_whatever_the_options_say_by_then() -> None:
+    stage = Stage(startingOffsets="earliest", minOffsetsPerTask="7")
+    stage.cluster.bounds = {A: (0, 3), B: (0, 3)}
+    end = stage.latest(stage.planner.initial())
+    assert "/together/7" in end
+    stage.options["minOffsetsPerTask"] = "1"
+    assert stage.new_process().ranges({}, end)[1].together == 7
+    stage.cluster.bounds = {A: (0, 4), B: (0, 3)}
+    assert "/together/7" not in stage.latest(end)

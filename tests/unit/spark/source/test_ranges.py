@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from moldau.spark.source.offsets import TopicPartition
-from moldau.spark.source.ranges import OffsetRange, cut, limit_offsets
+from moldau.spark.source.ranges import OffsetRange, cut, grouped, limit_offsets
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 
@@ -13,6 +13,14 @@ def cut_to(
 ) -> list[object]:
     tasks = cut([OffsetRange(each, *bounds) for each, bounds in ranges.items()], parts, records)
     return [(task.partition, task.first_offset, task.next_offset) for task in tasks]
+
+
+def grouped_to(
+    sizes: list[int], together: int, parts: int | None = None, records: int | None = None
+) -> list[list[int]]:
+    """The tasks of partitions with so many offsets each: the partitions' numbers."""
+    ranges = [OffsetRange(TopicPartition("t", number), 7, 7 + size) for number, size in enumerate(sizes)]
+    return [[each.partition.partition for each in task] for task in grouped(ranges, together, parts, records)]
 
 
 def test_a_limit_is_shared_by_the_backlog() -> None:
@@ -50,3 +58,27 @@ def test_a_task_reads_at_most_max_records() -> None:
 
 def test_a_range_that_goes_backwards_is_no_task() -> None:
     assert cut_to({A: (5, 1), B: (0, 1)}, None) == [(B, 0, 1)]
+
+
+def test_partitions_with_few_offsets_share_a_task_and_large_ones_have_their_own() -> None:
+    assert grouped_to([1] * 5, 4) == [[0, 1, 2, 3], [4]]
+    assert grouped_to([1, 50, 1, 4, 2, 3], 4) == [[0, 2, 4], [1], [3], [5]]
+    assert grouped_to([1, 2], 1) == [[0], [1]]
+    assert grouped_to([], 4) == []
+
+
+def test_tasks_that_share_hold_to_the_options_of_sparks_connector() -> None:
+    assert grouped_to([1, 1, 1], 4, parts=2) == [[0], [1], [2]]
+    assert grouped_to([1, 1, 1], 4, records=2) == [[0, 1], [2]]
+
+
+def test_of_a_range_that_may_grow_the_last_part_does_and_an_empty_one_is_kept() -> None:
+    growing = [OffsetRange(A, 0, 10, True, True), OffsetRange(B, 5, 5, True, True)]
+    assert cut(growing, 3, None) == [
+        OffsetRange(A, 0, 3, True, False),
+        OffsetRange(A, 3, 6, True, False),
+        OffsetRange(A, 6, 10, True, True),
+        OffsetRange(B, 5, 5, True, True),
+    ]
+    assert cut(growing[1:], 3, 2) == growing[1:]
+    assert grouped_to([0, 0, 3, 0], 4, parts=2) == [[0, 1, 3], [2]]

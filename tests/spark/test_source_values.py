@@ -48,7 +48,16 @@ def test_objects_and_tombstones_keep_their_places() -> None:
 
 
 def test_an_object_may_have_several_lines_and_spaces_around() -> None:
-    assert json_of(b'\n {"id":\n 7,\r\n"day": null}\t', GOOD) == ([NOTHING | {"id": 7}, DECODED], [])
+    several = b'\n {"id":\n 7,\r\n"day": null}\t'
+    for value in (several, several.strip(), b'{"id":\r7}'):
+        assert json_of(value, GOOD) == ([NOTHING | {"id": 7}, DECODED], [])
+        assert json_of(GOOD, value) == ([DECODED, NOTHING | {"id": 7}], [])
+    assert json_of(*[several.strip()] * 3) == ([NOTHING | {"id": 7}] * 3, [])
+
+
+def test_values_in_the_middle_of_an_array_are_decoded() -> None:
+    given = pa.array([b"x", GOOD, GOOD, b"y"], pa.binary())[1:3]
+    assert decode(given, KIND, parse_json)[0].to_pylist() == [DECODED, DECODED]
 
 
 @pytest.mark.parametrize(
@@ -67,6 +76,8 @@ def test_an_object_may_have_several_lines_and_spaces_around() -> None:
         b'{"day": "yesterday"}',
         b'{"at": 5}',
         b'{"tags": ["\xff"]}',
+        b'{"tags": ["a\nb"]}',
+        b'{"tags": ["a\rb"]}',
         b'{"id": 1, "id": 2}',
     ],
 )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LONG = {
+    "test_audit_cli",
     "test_bench_spark",
     "test_connector_interop",
     "test_connector_pipeline",

@@ -5,12 +5,18 @@ What the block reader does with each of them is in test_blocks_security.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from moldau.spark.topic_sink.exactly_once import ExactlyOnceTask, TaskFailed, TaskIdentity, Transactions
+from moldau.spark.topic_sink.markers import MarkerUnreadable
+from moldau.spark.topic_sink.options import SinkOptions
+from moldau.spark.topic_sink.rows import Cells, Rows
+from moldau.spark.topic_sink.sending import NotDelivered, Outlet
 from spark.secured import USERS, Secured, secured_broker
 from spark.sink_readers import committed
 from spark.source_topics import Topics
@@ -111,6 +117,62 @@ def test_a_wrong_password_ends_a_query_with_the_brokers_words(
     with pytest.raises(Exception, match=r"(?i)authentication failed"):
         spark.read.format("moldau").options(**options).option("subscribe", "closed").load().collect()
     rows = spark.range(3).selectExpr("cast(id as string) as value")
-    writer = rows.write.format("moldau").options(**options).option("topic", "closed").mode("append")
-    with pytest.raises(Exception, match=r"(?i)not delivered.*authentication failed"):
-        writer.option("kafka.delivery.timeout.ms", "5000").save()
+    for exactly_once in ("false", "true"):
+        writer = rows.write.format("moldau").options(**options).option("topic", "closed").mode("append")
+        with pytest.raises(Exception, match=r"(?i)127\.0\.0\.1.*authentication failed.*mechanism PLAIN"):
+            writer.option("exactlyOnce", exactly_once).save()
+
+
+REFUSED_S_MAX = 20.0
+"""Far below the time-outs of what is asked, on busy cores too."""
+
+
+def stranger(secured: Secured) -> Options:
+    return tls(secured) | {"kafka.ssl.truststore.location": str(secured.certificates.stranger)}
+
+
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [
+        (lambda secured: plain(secured, "wrong"), r"(?i)authentication failed.*\(SASL mechanism PLAIN\)"),
+        (stranger, r"(?i)127\.0\.0\.1.*certificate verify failed"),
+    ],
+    ids=["password", "certificate"],
+)
+@pytest.mark.parametrize("exactly_once", ["true", "false"], ids=["once", "at-least-once"])
+def test_a_task_that_is_not_let_in_fails_at_once_and_says_why(
+    secured: Secured, way: Callable[[Secured], Options], words: str, exactly_once: str
+) -> None:
+    given = way(secured) | {"topic": "closed", "exactlyOnce": exactly_once}
+    options = SinkOptions.of(given, streaming=True)
+    rows = Rows("closed", None, Cells.of_values([b"1"]), None, None)
+    began_s = time.monotonic()
+    with pytest.raises((NotDelivered, MarkerUnreadable), match=words):
+        if exactly_once == "true":
+            ExactlyOnceTask(options, TaskIdentity("query", 0, 0)).write(iter([rows]))
+        else:
+            outlet = Outlet(options.producer, options.max_block_ms)
+            outlet.send(rows)
+            outlet.finish()
+    assert time.monotonic() - began_s < REFUSED_S_MAX
+
+
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [
+        (lambda secured: plain(secured, "wrong"), "(?i)authentication failed"),
+        (stranger, "(?i)certificate verify failed"),
+    ],
+    ids=["password", "certificate"],
+)
+def test_a_producer_that_is_not_let_in_does_not_wait_for_its_transactions(
+    secured: Secured, way: Callable[[Secured], Options], words: str
+) -> None:
+    """Where the marker's clients were let in before."""
+    options = SinkOptions.of(way(secured) | {"topic": "closed", "exactlyOnce": "true"}, streaming=True)
+    transactions = Transactions(options, "refused", "refused")
+    began_s = time.monotonic()
+    with pytest.raises(TaskFailed, match=f"init_transactions failed.*{words}"):
+        transactions.init()
+    assert time.monotonic() - began_s < REFUSED_S_MAX
+    transactions.close()

@@ -13,9 +13,9 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from moldau.spark.topic_sink.columns import Rows
 from moldau.spark.topic_sink.exactly_once import ExactlyOnceTask, TaskIdentity, Written
 from moldau.spark.topic_sink.options import SinkOptions
+from moldau.spark.topic_sink.rows import Cells, Rows
 
 Reached = Callable[[str], None]
 
@@ -55,7 +55,7 @@ class Sink:
 
     def batches(self, rows: list[bytes], size: int = 10) -> Iterator[Rows]:
         for start in range(0, len(rows), size):
-            yield Rows(self.topic, None, list(rows[start : start + size]), None, None)
+            yield Rows(self.topic, None, Cells.of_values(rows[start : start + size]), None, None)
 
     def attempt(
         self,

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from ctypes import c_int, c_void_p
 
 import pytest
 from confluent_kafka.admin import AdminClient
 from sink_attempts import APPLICATION, STEPS, Sink, values
 
 from moldau.spark.topic_sink.exactly_once import KEPT, MARKERS, TaskIdentity, Transactions
+from moldau.spark.topic_sink.librdkafka import Producer, _function
 from moldau.testing import Cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -111,7 +114,28 @@ def kept_producer() -> Transactions:
 def forget(broker: int, transactions: Transactions) -> None:
     """Let the producer see the brokers that are left; it gives up what it has of the one that is not there."""
     for _ in range(100):
-        if broker not in transactions.outlet.producer.list_topics(timeout=DEADLINE_S).brokers:
+        if broker not in brokers_known_to(transactions.outlet.producer):
             return
         threading.Event().wait(0.1)
     raise AssertionError(f"broker {broker} is still there")
+
+
+class Metadata(ctypes.Structure):
+    """The heads of rd_kafka_metadata_t and rd_kafka_metadata_broker_t."""
+
+    class Broker(ctypes.Structure):
+        _fields_ = [("id", ctypes.c_int32), ("host", ctypes.c_char_p), ("port", ctypes.c_int)]
+
+    _fields_ = [("count", ctypes.c_int), ("brokers", ctypes.POINTER(Broker))]
+
+
+def brokers_known_to(producer: Producer) -> list[int]:
+    """It asks one of them, and keeps the answer."""
+    place = ctypes.POINTER(Metadata)()
+    ask = _function(
+        "metadata", c_int, c_void_p, c_int, c_void_p, ctypes.POINTER(ctypes.POINTER(Metadata)), c_int
+    )
+    assert ask(producer._handle, 1, None, ctypes.byref(place), int(DEADLINE_S * 1000)) == 0
+    found = [place[0].brokers[index].id for index in range(place[0].count)]
+    _function("metadata_destroy", None, c_void_p)(place)
+    return found

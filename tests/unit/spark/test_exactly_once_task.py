@@ -11,7 +11,6 @@ import pytest
 from confluent_kafka import Producer
 from sink_attempts import STEPS, Reached, Sink, values
 
-from moldau.spark.topic_sink.columns import Rows
 from moldau.spark.topic_sink.exactly_once import (
     KEPT,
     MARKERS,
@@ -23,7 +22,8 @@ from moldau.spark.topic_sink.exactly_once import (
     Written,
     in_time,
 )
-from moldau.spark.topic_sink.markers import Marker, MarkerGroup
+from moldau.spark.topic_sink.markers import Marker, MarkerGroup, MarkerUnreadable
+from moldau.spark.topic_sink.rows import Cells, Rows
 from moldau.testing import Cluster
 
 TEN = values(1, 10)
@@ -177,7 +177,7 @@ def test_a_task_that_is_killed_at_any_step_writes_once_when_it_is_tried_again(si
 
 def test_rows_that_fail_to_come_leave_nothing_behind(sink: Sink) -> None:
     def broken() -> Iterator[Rows]:
-        yield Rows(sink.topic, None, list(TEN), None, None)
+        yield Rows(sink.topic, None, Cells.of_values(TEN), None, None)
         raise Stopped
 
     task = ExactlyOnceTask(sink.options(), TaskIdentity("query", 0, 0))
@@ -292,8 +292,27 @@ def test_a_marker_that_nobody_answers_fails_the_task(monkeypatch: pytest.MonkeyP
             self.ended.wait(60)
 
     monkeypatch.setattr("moldau.spark.topic_sink.exactly_once.CALL_S", 0.05)
-    transactions = Transactions(Sink("127.0.0.1:1", "t").options(), "id", None)
+    transactions = Transactions(Sink("127.0.0.1:1", "t").options(), "id", "id")
     transactions.outlet.producer = Hanging()  # type: ignore[assignment]
     with pytest.raises(TaskFailed, match=r"send_offsets_to_transaction has no answer after 0\.1 s"):
         transactions.mark(Marker(0, 0, 0), within_s=0.05)
     Hanging.ended.set()
+
+
+@pytest.mark.parametrize(
+    ("servers", "cause"),
+    [
+        ("127.0.0.1:1", r"127\.0\.0\.1:1.*Connection refused"),
+        ("nowhere.invalid:9092", r"Failed to resolve 'nowhere\.invalid:9092'"),
+    ],
+)
+def test_a_task_that_reaches_no_broker_says_why_and_does_not_wait_for_long(
+    monkeypatch: pytest.MonkeyPatch, servers: str, cause: str
+) -> None:
+    monkeypatch.setattr("moldau.spark.topic_sink.markers.UNREACHED_S_MAX", 1.0)
+    with pytest.raises(MarkerUnreadable, match=f"topic moldau_sink_markers: .*{cause}"):
+        Sink(servers, "t").attempt(0, TEN)
+    group = MarkerGroup({"bootstrap.servers": servers}, "markers", "group")
+    with pytest.raises(MarkerUnreadable, match=f"the marker of group: .*{cause}"):
+        group.read()
+    group.close()

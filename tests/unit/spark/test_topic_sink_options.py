@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 
-from moldau.spark.topic_sink.columns import Rows
 from moldau.spark.topic_sink.options import SinkOptions
+from moldau.spark.topic_sink.rows import Cells, HeaderCells, Headers, Rows
 
 
 def parse(*, streaming: bool = False, **options: str) -> SinkOptions:
@@ -94,9 +94,30 @@ def test_a_stream_has_its_own_application() -> None:
         parse(streaming=True, exactlyOnce="true", txnAppId="app", txnVersion="1")
 
 
-def rows(**columns: Any) -> Rows:
+def test_tokens_that_only_confluent_kafkas_client_gets_are_refused() -> None:
+    with pytest.raises(ValueError, match="cannot be aws_iam: the sink uses librdkafka by itself"):
+        SinkOptions.of(
+            {
+                "kafka.bootstrap.servers": "127.0.0.1:1",
+                "kafka.sasl.oauthbearer.metadata.authentication.type": "aws_iam",
+            },
+            streaming=False,
+        )
+
+
+def rows(
+    values: Sequence[bytes | None] = (b"1",),
+    topics: str | list[str] = "t",
+    keys: Sequence[bytes | None] | None = None,
+    headers: list[Headers | None] | None = None,
+    partitions: list[int] | None = None,
+) -> Rows:
     return Rows(
-        **{"topics": "t", "keys": None, "values": [b"1"], "headers": None, "partitions": None, **columns}
+        topics,
+        None if keys is None else Cells.of_values(keys),
+        Cells.of_values(values),
+        None if headers is None else HeaderCells.of_values(headers),
+        partitions,
     )
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 from moldau.spark.topic_sink.clients import Kept
-from moldau.spark.topic_sink.columns import Rows
 from moldau.spark.topic_sink.options import SinkOptions
+from moldau.spark.topic_sink.rows import Cells, HeaderCells, Rows
 from moldau.spark.topic_sink.sending import NotDelivered, Outlet
 from moldau.testing import Cluster
-from spark.sink_readers import committed
+from spark.sink_readers import committed, committed_messages
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,8 @@ def outlet(servers: str, **options: str) -> Outlet:
 
 
 def rows(*values: bytes | None, topic: str = "out", partition: int | None = None) -> Rows:
-    return Rows(topic, None, list(values), None, None if partition is None else [partition] * len(values))
+    partitions = None if partition is None else np.full(len(values), partition)
+    return Rows(topic, None, Cells.of_values(values), None, partitions)
 
 
 def test_a_queue_that_is_full_is_waited_for(cluster: Cluster) -> None:
@@ -75,6 +77,55 @@ def test_a_record_that_cannot_be_delivered_fails_the_task(
         sink.send(bad)
         sink.finish()
     sink.close()
+
+
+def test_records_are_what_the_columns_of_a_row_say(cluster: Cluster) -> None:
+    many = Rows(
+        ["whole", "other", "whole", "whole"],
+        Cells.of_values([b"k", b"other", None, b""]),
+        Cells.of_values([None, b"there", b"", b"v"]),
+        HeaderCells.of_values([[("h", b"x"), ("h", None), ("", b"")], None, [], [("é", b"\0")]]),
+        np.array([1, 0, 1, 1]),
+    )
+    for topic in ("whole", "other"):
+        cluster.create_topic(topic, 2)
+    sink = outlet(cluster.bootstrap_servers)
+    sink.send(many)
+    sink.finish()
+    found = [
+        (message.partition(), message.key(), message.value(), message.headers())
+        for message in committed_messages(cluster.bootstrap_servers, "whole")
+    ]
+    assert found == [
+        (1, b"k", None, [("h", b"x"), ("h", None), ("", b"")]),
+        (1, None, b"", None),
+        (1, b"", b"v", [("é", b"\0")]),
+    ]
+    (other,) = committed_messages(cluster.bootstrap_servers, "other")
+    assert (other.partition(), other.key(), other.value()) == (0, b"other", b"there")
+
+
+def test_a_full_queue_keeps_the_order_of_records_with_headers(cluster: Cluster) -> None:
+    cluster.create_topic("ordered", 1)
+    sink = outlet(cluster.bootstrap_servers, kafka_queue_buffering_max_messages="10")
+    expected = [b"%d" % number for number in range(300)]
+    headers = HeaderCells.of_values([[("n", value)] for value in expected])
+    sink.send(Rows("ordered", None, Cells.of_values(expected), headers, None))
+    sink.finish()
+    found = committed_messages(cluster.bootstrap_servers, "ordered")
+    assert [message.value() for message in found] == expected
+    assert [message.headers() for message in found] == [[("n", value)] for value in expected]
+
+
+def test_a_producer_that_was_let_go_is_freed_and_one_in_a_forked_process_is_left_alone() -> None:
+    producer = outlet("127.0.0.1:1").producer
+    child = os.fork()
+    if child == 0:
+        producer.__del__()
+        os._exit(0 if producer._handle is not None else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    producer.__del__()
+    assert producer._handle is None
 
 
 class Client:

@@ -7,12 +7,11 @@ option `topic` wins over the column.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from crc32c import crc32c
+from moldau.spark.topic_sink.librdkafka import ANY_PARTITION
+from moldau.spark.topic_sink.rows import Cells, HeaderCells, Rows
 
 if TYPE_CHECKING:
     import pyarrow
@@ -26,8 +25,6 @@ TYPES = {
     "headers": (HEADERS_TYPE,),
     "partition": ("int",),
 }
-NULL = b"\x00null"
-"""Stands for a null in a checksum."""
 
 
 class BadRow(ValueError):
@@ -66,46 +63,11 @@ class Columns:
         """The rows of a batch. BadRow for a null topic, a partition below zero, a header without a key."""
         return Rows(
             self.topic or text_column(batch, self.indexes["topic"]),
-            bytes_column(batch, self.indexes.get("key")),
-            bytes_column(batch, self.indexes["value"]) or [],
+            Cells.of_arrow(batch.column(key)) if (key := self.indexes.get("key")) is not None else None,
+            Cells.of_arrow(batch.column(self.indexes["value"])),
             headers_column(batch, self.indexes.get("headers")),
             partition_column(batch, self.indexes.get("partition")),
         )
-
-
-class Rows(NamedTuple):
-    """The rows of one batch, column by column; what is None, no row has."""
-
-    topics: str | list[str]
-    keys: list[bytes | None] | None
-    values: list[bytes | None]
-    headers: list[list[tuple[str, bytes | None]] | None] | None
-    partitions: list[int] | None
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:  # type: ignore[override]
-        """(topic, value, key, partition, headers), row by row."""
-        topics = repeat(self.topics) if isinstance(self.topics, str) else self.topics
-        return zip(
-            topics,
-            self.values,
-            repeat(None) if self.keys is None else self.keys,
-            repeat(-1) if self.partitions is None else self.partitions,
-            repeat(None) if self.headers is None else self.headers,
-            strict=False,  # the constants never end
-        )
-
-    def checksum(self) -> int:
-        """The sum of the rows' CRCs: equal for the same rows in another order, in other batches."""
-        crcs: Any = repeat(0)
-        if not isinstance(self.topics, str):
-            crcs = map(crc32c, [topic.encode() for topic in self.topics], crcs)
-        if self.keys is not None:
-            crcs = map(crc32c, without_nulls(self.keys), crcs)
-        if self.headers is not None:
-            crcs = map(crc32c, [repr(headers).encode() for headers in self.headers], crcs)
-        if self.partitions is not None:
-            crcs = map(crc32c, [b"%d" % partition for partition in self.partitions], crcs)
-        return sum(map(crc32c, without_nulls(self.values), crcs))
 
 
 def require_type(name: str, found: str, wanted: tuple[str, ...]) -> None:
@@ -113,24 +75,6 @@ def require_type(name: str, found: str, wanted: tuple[str, ...]) -> None:
         raise ValueError(
             f"{name} attribute unsupported type {found}. {name} must be a(n) {' or '.join(wanted)}"
         )
-
-
-def without_nulls(column: list[bytes | None]) -> list[bytes]:
-    return [NULL if item is None else item for item in column]
-
-
-def bytes_column(batch: pyarrow.RecordBatch, index: int | None) -> list[bytes | None] | None:
-    import pyarrow as pa
-
-    if index is None:
-        return None
-    column = batch.column(index)
-    if pa.types.is_string(column.type):
-        column = column.cast(pa.binary())
-    elif pa.types.is_large_string(column.type):
-        column = column.cast(pa.large_binary())
-    found: list[bytes | None] = column.to_pylist()
-    return found
 
 
 def text_column(batch: pyarrow.RecordBatch, index: int) -> list[str]:
@@ -144,28 +88,27 @@ def text_column(batch: pyarrow.RecordBatch, index: int) -> list[str]:
     return found
 
 
-def partition_column(batch: pyarrow.RecordBatch, index: int | None) -> list[int] | None:
-    """-1 where the partitioner is to choose."""
+def partition_column(batch: pyarrow.RecordBatch, index: int | None) -> Any:
     if index is None:
         return None
-    found = batch.column(index).to_pylist()
-    for partition in found:
-        if partition is not None and partition < 0:
-            raise BadRow(
-                f"Invalid partition: {partition}. Partition number should always be non-negative or null."
-            )
-    return [-1 if partition is None else partition for partition in found]
+    found = batch.column(index).fill_null(ANY_PARTITION).to_numpy()
+    given = batch.column(index).drop_null().to_numpy()
+    if len(given) and given.min() < 0:
+        raise BadRow(
+            f"Invalid partition: {given[given < 0][0]}. Partition number should always be non-negative or null."
+        )
+    return found
 
 
-def headers_column(
-    batch: pyarrow.RecordBatch, index: int | None
-) -> list[list[tuple[str, bytes | None]] | None] | None:
+def headers_column(batch: pyarrow.RecordBatch, index: int | None) -> HeaderCells | None:
     if index is None:
         return None
-    return [
-        None if headers is None else [header_of(header) for header in headers]
-        for headers in batch.column(index).to_pylist()
-    ]
+    return HeaderCells.of_values(
+        [
+            None if headers is None else [header_of(header) for header in headers]
+            for headers in batch.column(index).to_pylist()
+        ]
+    )
 
 
 def header_of(header: dict[str, Any] | None) -> tuple[str, bytes | None]:

@@ -40,11 +40,13 @@ from moldau.spark.topic_sink.markers import Marker, MarkerGroup, MarkerUnreadabl
 from moldau.spark.topic_sink.sending import NotDelivered, Outlet
 
 if TYPE_CHECKING:
-    from moldau.spark.topic_sink.columns import Rows
     from moldau.spark.topic_sink.options import SinkOptions
+    from moldau.spark.topic_sink.rows import Rows
 
 CALL_S = 30.0
 """How long one call of the client may take before it is repeated, where it may be."""
+INIT_CALL_S = 2.0
+"""It is the first call: what a broker refuses is heard between two of it."""
 INIT_S_MAX = 120.0
 FIRST_MARK_S_MAX = 30.0
 COMMIT_S_MAX = 120.0
@@ -96,14 +98,14 @@ class Tally:
     checksum: int = 0
 
     def add(self, rows: Rows) -> None:
-        self.rows += len(rows.values)
+        self.rows += len(rows)
         self.checksum = (self.checksum + rows.checksum()) & (1 << 64) - 1
 
 
 class Transactions:
     """A producer with a transactional id, and the marker that was there when nobody else could write one."""
 
-    def __init__(self, options: SinkOptions, transactional_id: str, group: Any) -> None:
+    def __init__(self, options: SinkOptions, transactional_id: str, group: str) -> None:
         config = {**options.producer, "transactional.id": transactional_id}
         self.outlet = Outlet(config, options.max_block_ms)
         self.marker: Marker | None = None
@@ -115,7 +117,7 @@ class Transactions:
         return -1 if self.marker is None else self.marker.version
 
     def init(self) -> None:
-        self._call("init_transactions", INIT_S_MAX)
+        self._call("init_transactions", INIT_S_MAX, call_s=INIT_CALL_S)
 
     def begin(self) -> None:
         try:
@@ -125,8 +127,8 @@ class Transactions:
 
     def mark(self, marker: Marker, within_s: float) -> None:
         """librdkafka does not keep the time-out of this call (confluentinc/librdkafka#5456); we do."""
-        name, offsets = "send_offsets_to_transaction", [marker.as_offset(self._marker_topic)]
-        if not in_time(lambda: self._call(name, within_s, offsets, self._group), within_s + CALL_S):
+        name, offset = "send_offsets_to_transaction", marker.as_offset(self._marker_topic)
+        if not in_time(lambda: self._call(name, within_s, offset, self._group), within_s + CALL_S):
             raise TaskFailed(f"{name} has no answer after {within_s + CALL_S:g} s")
 
     def commit(self, marker: Marker) -> None:
@@ -143,22 +145,23 @@ class Transactions:
     def close(self) -> None:
         self.outlet.close()
 
-    def _call(self, name: str, within_s: float, *arguments: Any) -> None:
+    def _call(self, name: str, within_s: float, *arguments: Any, call_s: float | None = None) -> None:
         """A call to the coordinator, repeated where that may help. Fenced, or TaskFailed."""
-        deadline_s = time.monotonic() + within_s
+        deadline_s, call_s = time.monotonic() + within_s, call_s or CALL_S
         while True:
             try:
-                getattr(self.outlet.producer, name)(*arguments, CALL_S)
+                getattr(self.outlet.producer, name)(*arguments, call_s)
                 return
             except KafkaException as failure:
                 error = failure.args[0]
-                if not error.retriable() or time.monotonic() > deadline_s:
+                self.outlet.producer.poll(0)  # lets it hear
+                if not error.retriable() or self.outlet.is_refused or time.monotonic() > deadline_s:
                     raise self._reason(name, error) from None
 
     def _reason(self, name: str, error: Any) -> Exception:
         if is_fencing(error) or is_fencing(self.outlet.fatal):
             return Fenced(error.str())
-        return TaskFailed(f"{name} failed: {error.str()}")
+        return TaskFailed(f"{name} failed: {self.outlet.heard.explain(error.str())}")
 
 
 def in_time(call: Callable[[], None], within_s: float) -> bool:
@@ -212,7 +215,7 @@ class ExactlyOnceTask:
 
     def write(self, batches: Iterator[Rows]) -> Written:
         """A task without rows writes nothing."""
-        first = next((rows for rows in batches if rows.values), None)
+        first = next((rows for rows in batches if len(rows)), None)
         if first is None:
             return self._write_nothing()
         self._reached("begin")
@@ -292,7 +295,7 @@ class ExactlyOnceTask:
         return True
 
     def _start_anew(self, markers: MarkerGroup) -> Transactions | Marker:
-        transactions = Transactions(self._options, self._id, markers.metadata)
+        transactions = Transactions(self._options, self._id, markers.name)
         try:
             transactions.init()
             self._reached("fenced the others")

@@ -9,13 +9,15 @@ mid-batch.
 Two ways to read (KIP-447): *unstable* gives what is committed, whatever transaction is open; *stable* has no answer
 while one is. A consumer asks for the one or the other by its isolation level. (librdkafka's admin client could do both,
 but the process ends with a segmentation fault where a coordinator has moved: OffsetFetch wants a consumer's state
-there.) Both ask again while a coordinator moves or loads, for `READ_S_MAX` at most.
+there.) Both ask again while a coordinator moves or loads, for `READ_S_MAX` at most; for less where no broker is
+reached, and not at all where one refuses the login or the certificate.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -23,8 +25,14 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from moldau.spark.topic_sink.heard import Heard, Refused
+
 READ_S_MAX = 60.0
+UNREACHED_S_MAX = 15.0
+"""How long brokers are waited for that cannot be connected to, none of them: they may be starting."""
 REQUEST_S = 15.0
+LOOK_S = 0.5
+"""How long the first question waits before it is looked why there is no answer; the next ones wait longer."""
 PAUSE_S_MAX = 1.0
 FORMAT = "1"
 PASSING = frozenset(
@@ -86,16 +94,12 @@ class MarkerGroup:
             "enable.auto.commit": "false",
         }
         self._topic = topic
-        self._group = group
+        self.name = group
+        self._heard = Heard.by(config)
         self._reader = self._consumer("read_uncommitted")
 
     def _consumer(self, isolation_level: str) -> Any:
-        return Consumer({**self._config, "isolation.level": isolation_level})
-
-    @property
-    def metadata(self) -> Any:
-        """What a producer wants, to send offsets for it."""
-        return self._reader.consumer_group_metadata()
+        return Consumer({**self._config, "isolation.level": isolation_level, "error_cb": self._heard})
 
     def read(self) -> Marker | None:
         """What is committed. MarkerUnreadable where no coordinator answers in time."""
@@ -110,13 +114,16 @@ class MarkerGroup:
             reader.close()
 
     def _read(self, reader: Any, within_s: float) -> Marker | None:
-        def ask() -> Any:
-            (offset,) = reader.committed([TopicPartition(self._topic, 0)], min(REQUEST_S, within_s))
+        def ask(timeout_s: float) -> Any:
+            try:
+                (offset,) = reader.committed([TopicPartition(self._topic, 0)], timeout_s)
+            finally:
+                reader.poll(0)  # lets it hear
             if offset.error is not None:
                 raise KafkaException(offset.error)
             return offset
 
-        return Marker.of(patiently(ask, f"the marker of {self._group}", within_s))
+        return Marker.of(patiently(ask, f"the marker of {self.name}", within_s, self._heard))
 
     def close(self) -> None:
         self._reader.close()
@@ -125,34 +132,51 @@ class MarkerGroup:
 @lru_cache(maxsize=16)
 def ensure_topic(config: tuple[tuple[str, str], ...], topic: str) -> None:
     """The topic is there when this returns; it is created where it is not, with the cluster's defaults."""
-    admin = AdminClient({"log_level": "3", **dict(config)})
+    heard = Heard.by(dict(config))
+    admin = AdminClient({"log_level": "3", **dict(config), "error_cb": heard})
 
-    def create() -> None:
+    def create(timeout_s: float) -> None:
         try:
             described = admin.describe_topics(TopicCollection([topic]), request_timeout=REQUEST_S)
-            described[topic].result(REQUEST_S + 5)
+            answer(described[topic], admin, heard)
             return
         except KafkaException as error:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise
         new = NewTopic(topic, num_partitions=1, replication_factor=-1)
         try:
-            admin.create_topics([new], request_timeout=REQUEST_S)[topic].result(REQUEST_S + 5)
+            answer(admin.create_topics([new], request_timeout=REQUEST_S)[topic], admin, heard)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
 
-    patiently(create, f"topic {topic}", READ_S_MAX)
+    patiently(create, f"topic {topic}", READ_S_MAX, heard)
 
 
-def patiently(ask: Callable[[], Any], what: str, within_s: float) -> Any:
-    deadline_s, pause_s = time.monotonic() + within_s, 0.02
+def answer(future: Future[Any], admin: AdminClient, heard: Heard) -> Any:
+    """A request has a time-out of its own."""
+    while not wait([future], LOOK_S).done:
+        admin.poll(0)
+        heard.check()
+    admin.poll(0)
+    return future.result()
+
+
+def patiently(ask: Callable[[float], Any], what: str, within_s: float, heard: Heard) -> Any:
+    """`ask` gets the time that it may take. MarkerUnreadable with the cause, as far as that was heard."""
+    started_s, pause_s, look_s = time.monotonic(), 0.02, min(LOOK_S, within_s)
     while True:
         try:
-            return ask()
+            found = ask(look_s)
+            heard.are_all_down = False
+            return found
+        except Refused as refusal:
+            raise MarkerUnreadable(f"{what}: {refusal}") from None
         except KafkaException as failure:
             error = failure.args[0]
-            if error.code() not in PASSING or time.monotonic() + pause_s > deadline_s:
-                raise MarkerUnreadable(f"{what}: {error.str()}") from None
+            limit_s = min(within_s, UNREACHED_S_MAX) if heard.are_all_down else within_s
+            is_over = time.monotonic() + pause_s > started_s + limit_s
+            if error.code() not in PASSING or heard.refusal is not None or is_over:
+                raise MarkerUnreadable(f"{what}: {heard.explain(error.str())}") from None
         time.sleep(pause_s)
-        pause_s = min(2 * pause_s, PAUSE_S_MAX)
+        pause_s, look_s = min(2 * pause_s, PAUSE_S_MAX), min(2 * look_s, REQUEST_S, within_s)

@@ -32,6 +32,7 @@ REFUSED = {
     "value.serializer": " as value are serialized with ByteArraySerializer.",
     "transactional.id": ": the sink chooses it. Use the option exactlyOnce.",
 }
+TOKENS_BY = "sasl.oauthbearer.metadata.authentication.type"
 DEFAULTS = {
     "message.max.bytes": str(1 << 20),
     "partitioner": "murmur2_random",
@@ -62,6 +63,11 @@ class SinkOptions:
         for name, reason in REFUSED.items():
             if name in given:
                 raise ValueError(f"Kafka option '{name}' is not supported{reason}")
+        if given.get(TOKENS_BY) == "aws_iam":
+            raise ValueError(
+                f"Kafka option '{TOKENS_BY}' cannot be aws_iam: the sink uses librdkafka by itself, which gets no such "
+                "tokens. Use sasl.oauthbearer.method=oidc with a token endpoint."
+            )
         if not given.get("bootstrap.servers"):
             raise ValueError(
                 "Option 'kafka.bootstrap.servers' must be specified for configuring Kafka producer"

@@ -18,9 +18,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from moldau.spark.lasting import keep_what_is_loaded
 from moldau.spark.topic_sink.clients import Kept
-from moldau.spark.topic_sink.columns import Columns, Rows
+from moldau.spark.topic_sink.columns import Columns
 from moldau.spark.topic_sink.exactly_once import ExactlyOnceTask, TaskIdentity
 from moldau.spark.topic_sink.options import SinkOptions
+from moldau.spark.topic_sink.rows import Rows
 from moldau.spark.topic_sink.sending import Outlet
 
 if TYPE_CHECKING:
@@ -71,12 +72,12 @@ def write_at_least_once(options: SinkOptions, batches: Iterator[Rows]) -> int:
     outlet, count = None, 0
     try:
         for rows in batches:
-            if not rows.values:
+            if not len(rows):
                 continue
             if outlet is None:
                 outlet = OUTLETS.take(key) or Outlet(options.producer, options.max_block_ms)
             outlet.send(rows)
-            count += len(rows.values)
+            count += len(rows)
         if outlet is not None:
             outlet.finish()
     except BaseException:

@@ -134,8 +134,8 @@ def stranger(secured: Secured) -> Options:
 @pytest.mark.parametrize(
     ("way", "words"),
     [
-        (lambda secured: plain(secured, "wrong"), r"(?i)authentication failed.*\(SASL mechanism PLAIN\)"),
-        (stranger, r"(?i)127\.0\.0\.1.*certificate verify failed"),
+        (lambda secured: plain(secured, "wrong"), r"Authentication failed.*\(SASL mechanism PLAIN\)"),
+        (stranger, r"127\.0\.0\.1.*certificate verify failed"),
     ],
     ids=["password", "certificate"],
 )
@@ -160,8 +160,8 @@ def test_a_task_that_is_not_let_in_fails_at_once_and_says_why(
 @pytest.mark.parametrize(
     ("way", "words"),
     [
-        (lambda secured: plain(secured, "wrong"), "(?i)authentication failed"),
-        (stranger, "(?i)certificate verify failed"),
+        (lambda secured: plain(secured, "wrong"), "Authentication failed"),
+        (stranger, "certificate verify failed"),
     ],
     ids=["password", "certificate"],
 )

@@ -137,7 +137,7 @@ def ensure_topic(config: tuple[tuple[str, str], ...], topic: str) -> None:
 
     def create(timeout_s: float) -> None:
         try:
-            described = admin.describe_topics(TopicCollection([topic]), request_timeout=REQUEST_S)
+            described = admin.describe_topics(TopicCollection([topic]), request_timeout=timeout_s)
             answer(described[topic], admin, heard)
             return
         except KafkaException as error:
@@ -145,7 +145,7 @@ def ensure_topic(config: tuple[tuple[str, str], ...], topic: str) -> None:
                 raise
         new = NewTopic(topic, num_partitions=1, replication_factor=-1)
         try:
-            answer(admin.create_topics([new], request_timeout=REQUEST_S)[topic], admin, heard)
+            answer(admin.create_topics([new], request_timeout=timeout_s)[topic], admin, heard)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise

@@ -144,5 +144,6 @@ def stream_rows(
             query.stop()
     if failed:
         raise failed[0]
-    if (error := query.exception()) is not None and not cancel.is_asked:
-        raise error
+    is_stopped = enough.is_set() or cancel.is_asked
+    if (error := query.exception()) is not None and not is_stopped:
+        raise error  # one that is stopped while it plans a batch has an error, too

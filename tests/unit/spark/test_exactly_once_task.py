@@ -22,7 +22,7 @@ from moldau.spark.topic_sink.exactly_once import (
     Written,
     in_time,
 )
-from moldau.spark.topic_sink.markers import Marker, MarkerGroup, MarkerUnreadable
+from moldau.spark.topic_sink.markers import Marker, MarkerGroup, MarkerUnreadable, ensure_topic
 from moldau.spark.topic_sink.rows import Cells, Rows
 from moldau.testing import Cluster
 
@@ -154,6 +154,21 @@ def test_a_task_without_rows_looks_once_in_a_run_of_its_query(
     assert len(asked) == 4, "who writes has looked"
     sink.attempt(9, [])
     assert len(asked) == 5, "a second attempt looks"
+
+
+def test_a_marker_is_read_as_it_was_written_whatever_was_in_memory_before(sink: Sink) -> None:
+    group = MarkerGroup(sink.options().admin, "moldau_sink_markers", "round-trip")
+    ensure_topic(tuple(sorted(sink.options().admin.items())), "moldau_sink_markers")
+    transactions = Transactions(sink.options(), "round-trip", "round-trip")
+    transactions.init()
+    for version in range(40):
+        marker = Marker(version, 1 << version, (1 << 63) >> (version * 3 % 61))
+        transactions.begin()
+        transactions.mark(marker, within_s=60)
+        transactions.commit(marker)
+        assert group.read_stable() == marker
+    transactions.close()
+    group.close()
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -263,7 +263,7 @@ def add_offset(offsets: int, offset: TopicPartition) -> None:
     metadata = (offset.metadata or "").encode()
     added.offset = offset.offset
     added.metadata = _allocate(None, len(metadata) + 1)
-    added.metadata_size = len(metadata)
+    added.metadata_size = len(metadata) + 1  # copies of the list have the zero, too
     ctypes.memmove(added.metadata, metadata, len(metadata) + 1)
 
 

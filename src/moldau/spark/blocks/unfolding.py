@@ -27,7 +27,7 @@ class Unfolded:
     """A buffer with what was put into it one after the other."""
 
     def __init__(self) -> None:
-        self._buffer = bytearray(BUFFER_BYTES)
+        self._buffer = bytearray()  # most readers of a few records never need it
         self.size = 0
 
     @property
@@ -66,6 +66,6 @@ class Unfolded:
 
     def _make_room(self, size: int) -> None:
         if self.size + size > len(self._buffer):
-            grown = bytearray(max(2 * len(self._buffer), self.size + size))
+            grown = bytearray(max(BUFFER_BYTES, 2 * len(self._buffer), self.size + size))
             grown[: self.size] = memoryview(self._buffer)[: self.size]
             self._buffer = grown  # a new one: whoever looks at the old one still may

@@ -14,6 +14,8 @@ from math import ceil, floor
 from moldau.spark.source.offsets import Offsets, TopicPartition
 
 OFFSET_MAX = 2**63 - 1
+GROWING_MAX = 8
+"""Ranges of one task that may have grown when they are read: it reads them one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,8 @@ def grouped(
         if each.size >= together or (min_partitions is not None and each.size):
             tasks.append([each])
             continue
-        if not small or offsets + each.size > together:
+        is_full = offsets + each.size > together or (each.to_latest and len(small) >= GROWING_MAX)
+        if not small or is_full:
             small, offsets = [], 0
             tasks.append(small)
         small.append(each)

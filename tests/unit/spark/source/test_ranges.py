@@ -82,3 +82,8 @@ def test_of_a_range_that_may_grow_the_last_part_does_and_an_empty_one_is_kept() 
     ]
     assert cut(growing[1:], 3, 2) == growing[1:]
     assert grouped_to([0, 0, 3, 0], 4, parts=2) == [[0, 1, 3], [2]]
+
+
+def test_not_many_ranges_that_may_grow_share_a_task() -> None:
+    growing = [OffsetRange(TopicPartition("t", number), 0, 0, True, True) for number in range(20)]
+    assert [len(task) for task in grouped(growing, 4000, None, None)] == [8, 8, 4]

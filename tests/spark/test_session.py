@@ -24,6 +24,20 @@ def test_workers_run_the_python_that_started_the_session(spark: SparkSession) ->
     assert row.path == sys.executable
 
 
+def test_workers_import_the_installed_pyspark_and_no_zip_of_it(spark: SparkSession) -> None:
+    import pyspark
+
+    def place(batches):  # type: ignore[no-untyped-def]
+        import pandas
+        import pyspark
+
+        for _ in batches:
+            yield pandas.DataFrame({"path": [pyspark.__file__]})
+
+    (row,) = spark.range(1).mapInPandas(place, "path string").collect()
+    assert row.path == pyspark.__file__
+
+
 def test_without_java_the_sentence_says_what_to_install(
     requires_spark: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

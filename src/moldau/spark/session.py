@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from moldau.runtime.real.java import Unavailable, find_java
+from moldau.spark.home import use_lean_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,6 +40,7 @@ def new_session(name: str, master: str = LOCAL, settings: Mapping[str, str] | No
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        use_lean_home()
     ours = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

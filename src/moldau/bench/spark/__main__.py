@@ -1,6 +1,6 @@
 """`python -m moldau.bench.spark`: our source and sink beside Spark's own connector; writes docs/benchmarks-spark.md.
 
-python -m moldau.bench.spark                   the whole of it: about 20 minutes on two quiet cores
+python -m moldau.bench.spark                   the whole of it: about 25 minutes on two quiet cores
 python -m moldau.bench.spark --quick           small amounts, printed only
 python -m moldau.bench.spark --only Latency    one section; the page keeps the figures of the others
 """

@@ -10,7 +10,7 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
-from spark.sparks_runner import alone
+from spark.sparks_runner import alone, home
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TIMEOUT_S = 400
@@ -28,6 +28,7 @@ class ExamplePage:
             "MOLDAU_BOOTSTRAP": bootstrap_servers,
             "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}",
             "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_HOME": home(),
         }
 
     def blocks(self, kind: str) -> list[str]:

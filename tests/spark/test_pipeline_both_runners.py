@@ -22,7 +22,7 @@ from moldau.spark.pipeline.template import write_project
 from spark import delta_reader
 from spark.pipelines import READ_ORDERS, add_orders, table, write
 from spark.source_topics import Topics
-from spark.sparks_runner import alone
+from spark.sparks_runner import alone, home
 
 DEADLINE_S = 280.0
 SQL = """\
@@ -55,10 +55,8 @@ def project_in(folder: Path) -> Any:
 
 
 def run(folder: Path, *command: str) -> None:
-    import pyspark
-
     environment = os.environ | {
-        "SPARK_HOME": os.path.dirname(pyspark.__file__),
+        "SPARK_HOME": home(),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",

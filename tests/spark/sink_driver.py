@@ -49,6 +49,7 @@ def main() -> None:
         .option("subscribe", SOURCE)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", str(ROWS_PER_BATCH))
+        .option("minOffsetsPerTask", "1")  # two tasks a batch, one of which may die
         .load()
     )
     query = (

@@ -95,7 +95,7 @@ class Brokers:
         if known is None or known.asked_s < time.monotonic() - KNOWN_S:
             known = self._ask_any(topic)
         leader = _leader(known.topic, partition, known.hosts, known.version)
-        if len(_known) >= KNOWN_MAX:
+        if key not in _known and len(_known) >= KNOWN_MAX:
             _known.clear()
         _known[key] = known
         return leader

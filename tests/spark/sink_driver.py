@@ -12,6 +12,7 @@ from pathlib import Path
 
 from moldau.spark.session import new_session
 from spark.faulty_sink import FOLDER_OPTION, PID_FILE, FaultySource
+from spark.quick_drivers import JAVA_OPTIONS
 
 ROWS_PER_BATCH = 200
 SOURCE, TARGET = "in", "out"
@@ -37,6 +38,7 @@ def main() -> None:
         "spark.driver.memory": "512m",
         "spark.task.maxFailures": "8",
         "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
+        "spark.driver.extraJavaOptions": os.environ.get(JAVA_OPTIONS, ""),
     }
     if master.startswith("spark:"):
         settings |= SPECULATION

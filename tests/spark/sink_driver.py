@@ -22,6 +22,7 @@ SPECULATION = {
     "spark.speculation.multiplier": "1.1",
     "spark.speculation.quantile": "0.25",
     "spark.speculation.minTaskRuntime": "500ms",
+    "spark.speculation.task.duration.threshold": "2s",  # small batches are one task, which has no others to compare
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.executor.memory": "512m",

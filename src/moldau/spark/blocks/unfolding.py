@@ -3,11 +3,15 @@
 The codecs write where they are told to, so that all batches of a block lie in one piece and nothing is copied twice.
 How large a batch unfolds is known afterwards only: there is room for four times its size at first, and then for more,
 up to `DECOMPRESSED_BYTES_MAX`.
+
+Batches of a usual size are first tried with `zstandard` and `lz4`, where they are installed: cramjam sets a decoder up
+for each batch, which takes as long as the work itself. What these do not take, for whatever reason, goes the other way.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import cramjam
 
@@ -15,12 +19,57 @@ from moldau.records.compression import DECOMPRESSED_BYTES_MAX, Codec, Decompress
 
 GUESS_BYTES_MIN: Final = 64 * 1024
 BUFFER_BYTES: Final = 4 * 1024 * 1024
+QUICK_BYTES_MAX: Final = 1024 * 1024
+"""What the quick way unfolds at most."""
 _FULL: Final = "write whole buffer"
 _INTO: Final = {
     Codec.GZIP: cramjam.gzip.decompress_into,
     Codec.LZ4: cramjam.lz4.decompress_into,
     Codec.ZSTD: cramjam.zstd.decompress_into,
 }
+
+
+Quick = Callable[[memoryview, int], bytes | None]
+"""Unfolds to at most so many bytes; None where it does not."""
+
+
+def _quick_zstd() -> Quick | None:
+    try:
+        import zstandard
+    except ImportError:
+        return None
+    decoder: Any = zstandard.ZstdDecompressor()
+
+    def unfold(packed: memoryview, room: int) -> bytes | None:
+        try:
+            if zstandard.frame_content_size(packed) > room:  # it would believe that, and allocate it
+                return None
+            data: bytes = decoder.decompress(packed, max_output_size=room, allow_extra_data=False)
+        except zstandard.ZstdError:
+            return None
+        return data
+
+    return unfold
+
+
+def _quick_lz4() -> Quick | None:
+    try:
+        from lz4.frame import LZ4FrameDecompressor
+    except ImportError:
+        return None
+
+    def unfold(packed: memoryview, room: int) -> bytes | None:
+        decoder: Any = LZ4FrameDecompressor()
+        try:
+            data: bytes = decoder.decompress(packed, max_length=room)
+        except RuntimeError:
+            return None
+        return data if decoder.eof and not decoder.unused_data else None
+
+    return unfold
+
+
+_QUICK: Final = {Codec.ZSTD: _quick_zstd(), Codec.LZ4: _quick_lz4()}
 
 
 class Unfolded:
@@ -45,6 +94,10 @@ class Unfolded:
             self._append(decompress(codec, packed, DECOMPRESSED_BYTES_MAX))
             return
         guess = max(GUESS_BYTES_MIN, 4 * len(packed))
+        quick = _QUICK.get(codec)
+        if quick is not None and (data := quick(packed, min(guess, QUICK_BYTES_MAX))) is not None:
+            self._append(data)
+            return
         while True:
             guess = min(guess, DECOMPRESSED_BYTES_MAX)
             self._make_room(guess)

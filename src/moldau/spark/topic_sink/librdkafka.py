@@ -79,7 +79,11 @@ _library = ctypes.CDLL(cimpl.__file__)  # a name is looked up in what it was lin
 
 
 def _function(name: str, result: Any, *arguments: Any) -> Any:
-    found = getattr(_library, f"rd_kafka_{name}")
+    found = getattr(_library, f"rd_kafka_{name}", None)
+    if found is None:
+        raise ImportError(
+            f"this build of confluent-kafka hides rd_kafka_{name} of its librdkafka: install the wheel from PyPI"
+        )
     found.restype, found.argtypes = result, arguments
     return found
 

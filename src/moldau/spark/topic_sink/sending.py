@@ -56,7 +56,7 @@ class Reports:
 
 
 class Outlet:
-    """A producer of confluent-kafka's, for one task at a time."""
+    """A producer of librdkafka's, for one task at a time."""
 
     def __init__(self, config: dict[str, str], max_block_ms: int) -> None:
         self.heard = Heard.by(config)

@@ -107,6 +107,12 @@ golden: setup  ## capture requests and answers from the Apache Kafka at KAFKA=ho
 foreign: setup interop-setup  ## suites of other clients on a fresh broker (SUITE=franz-go, ON=kafka, BROKERS=3, PART=ci)
 	@PYTHONPATH=tests $(BIN)/python -m foreign $(SUITE) --on $(or $(ON),moldau) --brokers $(or $(BROKERS),1) --part $(or $(PART),all)
 
+.PHONY: attack
+attack: setup  ## attack every API of a fresh broker, with a pinger beside (PART=quick, ONLY=Fetch, KAFKA=1, LIMIT_MS=100)
+	@$(if $(filter 1,$(KAFKA)),$(BIN)/python -m moldau.bench.setup,:)
+	@PYTHONPATH=tests $(BIN)/python -m attack --part $(or $(PART),all) $(if $(ONLY),--only "$(ONLY)") \
+	  $(if $(ON),--on $(ON)) $(if $(filter 1,$(KAFKA)),--kafka) $(if $(JSON),--json "$(JSON)")
+
 sim: setup  ## simulate all workloads with fresh seeds for about MINUTES=10
 	$(BIN)/python -m moldau.sim --workload all --seed $$(date +%s) --runs $$(( $(MINUTES) * 9 ))
 

@@ -51,9 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if any(row.complaints(limits) for row in first) else 0
 
 
-def _run(
-    attacks: Sequence[Attack], options: argparse.Namespace, limits: Limits, on_kafka: bool
-) -> list[Row]:
+def _run(attacks: Sequence[Attack], options: argparse.Namespace, limits: Limits, on_kafka: bool) -> list[Row]:
     print(f"\n{'Apache Kafka' if on_kafka else 'Moldau'}\n{HEAD}\n{UNITS}", flush=True)
     seconds = options.seconds or (SECONDS_QUICK if options.part == "quick" else SECONDS)
     runner = Runner(on_kafka, seconds, lambda row: print(line(row, limits), flush=True))
@@ -76,17 +74,28 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--on", choices=["moldau", "kafka"], default="moldau", help="the broker to attack")
     parser.add_argument("--kafka", action="store_true", help="Apache Kafka's figures beside")
     parser.add_argument("--part", choices=["all", "quick"], default="all", help="quick: a few minutes")
-    parser.add_argument("--only", default="*", metavar="PATTERN", help="attacks with such a name, or part of one")
+    parser.add_argument(
+        "--only", default="*", metavar="PATTERN", help="attacks with such a name, or part of one"
+    )
     parser.add_argument("--list", action="store_true", help="print the names of the attacks")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     parser.add_argument(
-        "--seconds", type=float, metavar="N", help=f"time for each attack (default {SECONDS:g}; quick {SECONDS_QUICK:g})"
+        "--seconds",
+        type=float,
+        metavar="N",
+        help=f"time for each attack (default {SECONDS:g}; quick {SECONDS_QUICK:g})",
     )
     parser.add_argument(
-        "--limit-ms", type=float, default=float(os.environ.get("LIMIT_MS") or WAIT_MS), help="the longest wait"
+        "--limit-ms",
+        type=float,
+        default=float(os.environ.get("LIMIT_MS") or WAIT_MS),
+        help="the longest wait",
     )
     parser.add_argument(
-        "--limit-mb", type=float, default=float(os.environ.get("LIMIT_MB") or MEMORY_MB), help="the most memory"
+        "--limit-mb",
+        type=float,
+        default=float(os.environ.get("LIMIT_MB") or MEMORY_MB),
+        help="the most memory",
     )
     return parser
 

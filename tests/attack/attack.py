@@ -89,9 +89,7 @@ def request(api: str, version: int, make: Callable[[Target], bytes], *, answers:
 
         def carry_out(deadline_s: float) -> Outcome:
             with connect(target.address) as connection:
-                return told(
-                    volley([connection], data, answers=answers, deadline_s=deadline_s), api, version
-                )
+                return told(volley([connection], data, answers=answers, deadline_s=deadline_s), api, version)
 
         return carry_out
 

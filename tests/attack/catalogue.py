@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from . import from_schema, issue
 from .attack import Attack
-from .issue import rows
 
 
 def all_attacks() -> list[Attack]:
-    return list(rows())
+    return [
+        *issue.rows(),
+        *from_schema.on_arrays(),
+        *from_schema.on_tagged_fields(),
+        *from_schema.pipelines(),
+    ]

@@ -150,7 +150,7 @@ class Volleyed:
     def first_answer(self) -> bytes | None:
         """Of the first connection, where it is short."""
         size = int.from_bytes(self.head[:4], "big")
-        return self.head[4 : 4 + size] if 4 <= len(self.head) and len(self.head) >= 4 + size else None
+        return self.head[4 : 4 + size] if len(self.head) >= 4 and len(self.head) >= 4 + size else None
 
 
 def volley(

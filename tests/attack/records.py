@@ -64,7 +64,5 @@ def long_valid_batch(count: int, codec: Codec = Codec.ZSTD) -> bytes:
         records += inner
     records += encode_records([Record(count - 1, timestamp + 1, None, None)], 0, timestamp)
     folded = compress(codec, records, None)
-    header = BatchHeader(
-        0, 0, -1, 2, 0, int(codec), count - 1, timestamp, timestamp + 1, -1, -1, -1, count
-    )
+    header = BatchHeader(0, 0, -1, 2, 0, int(codec), count - 1, timestamp, timestamp + 1, -1, -1, -1, count)
     return assemble(header, folded)

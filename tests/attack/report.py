@@ -15,9 +15,7 @@ HEAD = (
     f"{'attack':{NAME_WIDTH}} {'sent':>8}  {'answer':{ANSWER_WIDTH}} {'worst':>10} {'p99':>9} "
     f"{'peak':>9} {'after':>9}  serves"
 )
-UNITS = (
-    f"{'':{NAME_WIDTH}} {'':>8}  {'':{ANSWER_WIDTH}} {'ms':>10} {'ms':>9} {'+MB':>9} {'+MB':>9}"
-)
+UNITS = f"{'':{NAME_WIDTH}} {'':>8}  {'':{ANSWER_WIDTH}} {'ms':>10} {'ms':>9} {'+MB':>9} {'+MB':>9}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,9 @@ def _cut(text: str, width: int) -> str:
 
 def summary(rows: Sequence[Row], limits: Limits) -> str:
     over = [row for row in rows if row.complaints(limits)]
-    text = [f"{len(rows)} attacks, {len(over)} over the limits ({limits.wait_ms:g} ms, {limits.memory_mb:g} MB)"]
+    text = [
+        f"{len(rows)} attacks, {len(over)} over the limits ({limits.wait_ms:g} ms, {limits.memory_mb:g} MB)"
+    ]
     if over:
         longest = max(over, key=lambda row: row.worst_ms)
         largest = max(over, key=lambda row: row.peak_mb)
@@ -100,4 +100,6 @@ def _wait(row: Row) -> str:
 
 
 def write_json(path: Path, rows: dict[str, Sequence[Row]]) -> None:
-    path.write_text(json.dumps({name: [asdict(row) for row in some] for name, some in rows.items()}, indent=1))
+    path.write_text(
+        json.dumps({name: [asdict(row) for row in some] for name, some in rows.items()}, indent=1)
+    )

@@ -79,7 +79,9 @@ class Runner:
         seen = pinger.end(left_s)
         peak_mb = (seen.peak_bytes - target.idle_bytes) / MB
         serves = "no: stuck" if seen.is_waiting and target.is_alive() else target.serves()
-        after_mb = _memory_after(target, peak_mb) if serves == "yes" else (seen.now_bytes - target.idle_bytes) / MB
+        after_mb = (
+            _memory_after(target, peak_mb) if serves == "yes" else (seen.now_bytes - target.idle_bytes) / MB
+        )
         return Row(
             name=attack.name,
             sent_bytes=outcome.sent_bytes,

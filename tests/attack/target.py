@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import random
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any, Self
 from uuid import UUID
 
@@ -33,7 +35,7 @@ COMPACTED_TOPIC = "attack-compacted"
 MANY_PARTITIONS = 64
 PRODUCERS_TOPIC = "attack-producers"
 PRODUCERS = 2_000
-LONG_TOPICS = [f"{number:02d}-{'a' * 200}" for number in range(20)]
+LONG_TOPICS = ["".join(random.Random(seed).choices(ascii_lowercase, k=240)) for seed in range(20)]
 GROUP = "attack-group"
 HEAVY_GROUP = "attack-heavy"
 HEAVY_BYTES = 900_000
@@ -185,8 +187,9 @@ def create_topic(client: Client, name: str, partitions: int, **configs: str) -> 
     pairs = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
     topic = {"name": name, "num_partitions": partitions, "replication_factor": 1, "configs": pairs}
     _checked(client.ask("CreateTopics", 7, {"topics": [topic], "timeout": 60_000}), f"topic {name}")
-    wanted = {"topics": [{"name": name}]}
-    _until_ready(lambda: client.ask("Metadata", 12, wanted), f"topic {name}")
+    wanted = [{"partition_index": number, "timestamp": -1} for number in range(partitions)]
+    values = {"replica_id": -1, "topics": [{"name": name, "partitions": wanted}]}
+    _until_ready(lambda: client.ask("ListOffsets", 7, values), f"topic {name}", timeout_s=300)
 
 
 def honest_content(target: Target) -> None:
@@ -277,4 +280,3 @@ def long_topics(target: Target) -> None:
     with target.client() as client:
         for name in LONG_TOPICS:
             create_topic(client, name, 1)
-

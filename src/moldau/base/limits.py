@@ -5,13 +5,44 @@ from __future__ import annotations
 RECEIVE_BUFFER_BYTES = 256 * 1024
 """One buffer shared by all connections of a broker: a frame that fits is served where it was received."""
 
-PRIVATE_BUFFER_BYTES_MIN = 64 * 1024
+PRIVATE_BUFFER_BYTES_MIN = 4 * 1024
 PRIVATE_BUFFER_GROWTH = 4
 """A frame that does not fit gets a buffer of its own, at most four times what has really arrived: a client that
-announces 100 MB and sends 10 bytes costs 64 KB."""
+announces 100 MB and sends 10 bytes costs 4 KB."""
+
+INTAKE_BYTES_MAX = 160 * 1024 * 1024
+"""Requests in memory over all connections, received in part or being served, where `queued.max.request.bytes` says
+nothing: room for one of the largest (100 MB) and for others beside it."""
+
+INTAKE_LOOK_S = 1.0
+FRAME_S_MAX = 10.0
+"""Where the intake is full: how often it is looked through for frames that arrive slowly, and from when on they do."""
 
 DECODED_REQUEST_BYTES_MAX = 16 * 1024 * 1024
 """The largest request that is decoded into objects (all but Produce): they take several times its bytes."""
+
+REQUEST_ELEMENTS_MAX = 100_000
+"""Elements of all arrays of one request together: they become objects of some 500 bytes, and kio's reader makes them
+in one stretch (25 ms). A fetch of 20,000 partitions or a reassignment of 10,000 has fewer than half."""
+
+TAGGED_FIELDS_MAX = 64
+TAGGED_FIELD_BYTES_MAX = 256 * 1024
+"""Tagged fields in one section of a message, and the size of one that is known. Kafka's own schemas have five at most;
+unknown ones are cut out, whatever their size."""
+
+INLINE_REQUEST_BYTES_MAX = 8 * 1024
+"""A request up to this size is decoded where it lies. A larger one may have thousands of elements: it is decoded,
+carried out and answered in slices (`runtime.line`), with other connections between."""
+
+TURN_SHARE_S = 0.002
+"""What one connection may use of a turn of the loop. Whoever has used more goes on when it comes up in line."""
+
+FIRST_SLICE_S = 0.001
+"""What a handler that can pause may use at once; the rest of it is done in line."""
+
+ANSWER_BYTES_MAX = 128 * 1024 * 1024
+"""The largest answer that is packed (all but Fetch, whose records stay in files): a client that asks for more has its
+connection closed. The settings of 10,000 topics take half of it."""
 
 OUTPUT_BYTES_HELD_MAX = 1024 * 1024
 """Answers in memory that the client has not taken yet; past it, no more of its requests are read."""

@@ -7,6 +7,9 @@ Guarantees:
 - A frame that fits into the broker's shared receive buffer is served where it lies, without a copy. A larger one is
   gathered in a buffer of its own that grows with what really arrived.
 - A client that does not read is held back: past the bounds in `base.limits` its requests are not read any more.
+- A connection has a share of each turn of the loop (TURN_SHARE_S). One that has used it up goes on when it comes up in
+  line (`runtime.line`): neither a thousand requests in one buffer nor a dear one again and again hold up the others.
+- What its frames take of memory is counted with those of all other connections (`intake`), and waits for room.
 - Whatever goes wrong with one connection (malformed frames, a failing handler) ends that connection only.
 
 It leaves out what a request means (`dispatch`), and idle time-outs and connection counts (`server`).
@@ -23,6 +26,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from moldau.base.invariant import InvariantBroken
 from moldau.base.limits import (
     ANSWERS_PARKED_MAX,
+    DECODED_REQUEST_BYTES_MAX,
+    FIRST_SLICE_S,
     OUTPUT_BYTES_HELD_MAX,
     OUTPUT_ITEMS_HELD_MAX,
     PRIVATE_BUFFER_BYTES_MIN,
@@ -30,7 +35,9 @@ from moldau.base.limits import (
     SENDFILE_BYTES_MAX,
     SENDMSG_BUFFERS_MAX,
     SENDMSG_BYTES_MAX,
+    TURN_SHARE_S,
 )
+from moldau.runtime.line import Pace
 from moldau.runtime.ports import Buffer, File, Stream
 from moldau.wire.frames import WireError
 
@@ -72,11 +79,13 @@ class Slot:
     """The place of an answer that is not there yet. `on_cancel` is called when the client goes away before it is,
     `hurry` when another request of the client waits behind it."""
 
-    __slots__ = ("_connection", "answer", "hurry", "is_filled", "is_produce", "on_cancel")
+    __slots__ = ("answer", "connection", "held_bytes", "hurry", "is_filled", "is_produce", "on_cancel")
 
-    def __init__(self, connection: Connection, is_produce: bool) -> None:
-        self._connection = connection
+    def __init__(self, connection: Connection, is_produce: bool, held_bytes: int = 0) -> None:
+        self.connection = connection
         self.is_produce = is_produce
+        self.held_bytes = held_bytes
+        """Of the request, which is kept until it is answered."""
         self.answer: Answer | None = None
         self.is_filled = False
         self.on_cancel: Callable[[], object] | None = None
@@ -87,15 +96,15 @@ class Slot:
         self.answer = answer
         self.is_filled = True
         self.on_cancel = self.hurry = None
-        self._connection.on_slot_filled()
+        self.connection.on_slot_filled(self)
 
     def abandon(self, reason: str) -> None:
         """Nothing can be answered: the connection ends, and the client will ask again on a new one."""
-        self._connection.close(reason)
+        self.connection.close(reason)
 
     @property
     def is_wanted(self) -> bool:
-        return not self._connection.is_closed
+        return not self.connection.is_closed
 
 
 class Connection:
@@ -114,6 +123,8 @@ class Connection:
         "_send",
         "_server",
         "_slots",
+        "_waits_for_room",
+        "_waits_for_turn",
         "client_software",
         "is_closed",
         "last_active_s",
@@ -146,6 +157,8 @@ class Connection:
         self._slots: deque[Slot] = _NOTHING
         self._is_in_line = False  # a request has arrived that must wait for an earlier one
         self._is_paused = False
+        self._waits_for_room = False  # for the rest of a frame, in the intake
+        self._waits_for_turn = False  # having used up its share of one
         self._is_watching_writable = False
         stream.watch_readable(self.on_readable)
 
@@ -162,6 +175,8 @@ class Connection:
                 filled = self._receive_into_partial()
                 view = memoryview(self._partial)
         except (BlockingIOError, InterruptedError):
+            if self._waits_for_room:
+                self._pause_or_resume()
             return
         except OSError as error:
             self.close(str(error))
@@ -185,9 +200,13 @@ class Connection:
             frame_bytes = LENGTH.unpack_from(partial)[0] + LENGTH_BYTES
             if frame_bytes <= self._filled:
                 return self._filled  # kept behind a pause that has just ended: serve it before receiving more
-            grown = bytearray(_buffer_bytes(frame_bytes, self._filled))
+            size = _buffer_bytes(frame_bytes, self._filled)
+            if not self._has_room(size - len(partial), len(partial)):
+                raise BlockingIOError
+            grown = bytearray(size)
             grown[: self._filled] = partial
-            partial = self._partial = grown
+            self._hold_partial(grown)
+            partial = grown
         received = self.stream.recv_into(memoryview(partial)[self._filled :])
         if not received:
             return 0
@@ -205,16 +224,53 @@ class Connection:
             size = LENGTH_BYTES
         else:
             size = max(rest, _buffer_bytes(LENGTH.unpack_from(view, position)[0] + LENGTH_BYTES, rest))
+            if not self._server.intake.has_room(size):
+                size = rest
         partial = bytearray(size)
         partial[:rest] = view[position:filled]
-        self._partial = partial
+        self._hold_partial(partial)
         self._filled = rest
+
+    def _hold_partial(self, partial: bytearray | None) -> None:
+        """Keep this buffer instead of the one before, or none."""
+        intake = self._server.intake
+        if self._partial is not None:
+            intake.give_back(len(self._partial))
+        if partial is not None:
+            intake.take(len(partial))
+            intake.begin(self)
+        else:
+            intake.end(self)
+            self._filled = 0
+        self._partial = partial
+
+    def _has_room(self, size: int, own: int) -> bool:
+        if self._server.intake.has_room(size, own):
+            return True
+        self._waits_for_room = True
+        self._server.intake.when_room(self._look_for_room)
+        return False
+
+    def _look_for_room(self) -> None:
+        self._waits_for_room = False
+        self._pause_or_resume()
+
+    def pace(self) -> Pace:
+        """For a coroutine that works on a request of this connection."""
+        return Pace(self._server.clock, self._server.line, FIRST_SLICE_S)
+
+    def lasting(self, frame: memoryview) -> memoryview:
+        """The frame where it stays as it is after this turn: a copy, if it lies in the shared buffer."""
+        return memoryview(bytes(frame)) if frame.obj is self._server.receive_view.obj else frame
 
     # ---- serving ----------------------------------------------------------------------------------------------
 
     def _serve(self, view: memoryview, filled: int) -> None:
+        """Serve the whole frames in the buffer, from `last_active_s` on for a share of the turn."""
         position = 0
         is_private = self._partial is not None
+        monotonic = self._server.clock.monotonic
+        share_s = self.last_active_s + TURN_SHARE_S
         dispatch = self._dispatch
         self._is_in_line = False
         try:
@@ -228,7 +284,10 @@ class Connection:
                     self._is_in_line = True
                     if self._slots[-1].hurry is not None:
                         self._hurry(self._slots[-1])
-                if stop > filled or self._is_held_back():
+                if stop > filled:
+                    self._check_partial(view, start, filled, size)
+                    break
+                if self._is_held_back():
                     break
                 answer = dispatch(self, view[start:stop])
                 position = stop
@@ -239,6 +298,8 @@ class Connection:
                     self._take(answer)
                 if self.is_closed:
                     return
+                if monotonic() >= share_s:
+                    self._wait_for_turn()
         except WireError as error:
             self._server.metrics.malformed_requests += 1
             self.close(f"malformed request: {error}")
@@ -253,12 +314,26 @@ class Connection:
         if position < filled:
             self._keep(view, position, filled)
         elif is_private:
-            self._partial = None
-            self._filled = 0
+            self._hold_partial(None)
         if self._out:
             self._flush()
         if self._is_paused or self._is_held_back():
             self._pause_or_resume()
+
+    def _check_partial(self, view: memoryview, start: int, filled: int, size: int) -> None:
+        """Only Produce has frames that large: others are refused before they are received."""
+        is_named = filled - start >= len(PRODUCE_KEY)
+        if size > DECODED_REQUEST_BYTES_MAX and is_named and view[start : start + 2] != PRODUCE_KEY:
+            raise WireError(f"a request of {size} bytes that is no Produce")
+
+    def _wait_for_turn(self) -> None:
+        if not self._waits_for_turn:
+            self._waits_for_turn = True
+            self._server.line.call(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._waits_for_turn = False
+        self._pause_or_resume()
 
     def _take(self, answer: Answer) -> None:
         if self._slots:
@@ -280,17 +355,23 @@ class Connection:
             else:
                 self._out_is_small = False
 
-    def park(self, *, is_produce: bool = False) -> Slot:
-        """A slot for the request being dispatched; its handler fills it later."""
-        slot = Slot(self, is_produce)
+    def park(self, *, is_produce: bool = False, held_bytes: int = 0) -> Slot:
+        """A slot for the request being dispatched; its handler fills it later. `held_bytes`: of the request, where it
+        is kept until then."""
+        slot = Slot(self, is_produce, held_bytes)
+        if held_bytes:
+            self._server.intake.take(held_bytes)
         if self._slots is _NOTHING:
             self._slots = deque()
         self._slots.append(slot)
         return slot
 
-    def on_slot_filled(self) -> None:
+    def on_slot_filled(self, slot: Slot) -> None:
         if self.is_closed:
             return
+        if slot.held_bytes:
+            self._server.intake.give_back(slot.held_bytes)
+            slot.held_bytes = 0
         slots = self._slots
         while slots and slots[0].is_filled:
             answer = slots.popleft().answer
@@ -314,6 +395,8 @@ class Connection:
         slot.hurry = None
 
     def _is_held_back(self) -> bool:
+        if self._waits_for_turn or self._waits_for_room:
+            return True
         if self._held_bytes <= OUTPUT_BYTES_HELD_MAX and not self._slots and not self._queue:
             return False  # nearly always
         if self._held_bytes > OUTPUT_BYTES_HELD_MAX and self._out:
@@ -349,6 +432,7 @@ class Connection:
 
     def _serve_kept(self) -> None:
         if self._partial is not None and not self.is_closed and not self._is_paused:
+            self.last_active_s = self._server.clock.monotonic()
             self._serve(memoryview(self._partial), self._filled)
 
     # ---- sending ----------------------------------------------------------------------------------------------
@@ -464,10 +548,11 @@ class Connection:
         if reason:
             log.info("closing the connection of %s:%s: %s", *self.stream.peer[:2], reason)
         self.stream.close()
-        self._partial = None
+        self._hold_partial(None)
         self._queue = _NOTHING
         self._out.clear()
         for slot in self._slots:
+            self._server.intake.give_back(slot.held_bytes)
             if slot.on_cancel is not None:
                 slot.on_cancel()
                 slot.on_cancel = None

@@ -1,13 +1,18 @@
 """From a frame to the handler of its API, and from the handler's result to an answer.
 
 A handler module declares `API_KEY`, `VERSIONS = (min, max)` and either
-- `handle(broker, context, request)`, sync or async: gets the decoded request and a role of the broker
-  (`broker.interface`), returns an answer (`broker.answers`) or a coordinator's `Reply` that will have it; or
+- `handle(broker, context, request)`: gets the decoded request and a role of the broker (`broker.interface`), returns an
+  answer (`broker.answers`) or a coordinator's `Reply` that will have it. What takes long for many elements pauses: a
+  generator function by `yield`, a coroutine function by `await context.breathe()`; or
 - `serve(broker, connection, frame, position, version, correlation_id)`: gets the raw frame, returns the whole answer,
   or None where it holds a slot of the connection or there is no answer. Only the data path needs it.
 
 A module says `IS_INTERNAL = True` where its API is for brokers only, and has `is_forwarded(request)` where its requests
 are the controller's to decide: a broker that is not the controller sends them there in an Envelope.
+
+One loop serves everyone (`runtime.line`). A request of up to INLINE_REQUEST_BYTES_MAX is decoded at once; a handler
+that pauses gets FIRST_SLICE_S, and is answered at once if that is enough. Everything else stands in line: larger
+requests from their first byte on, the rest of longer answers. Meanwhile their connection is served nothing else.
 
 The table made here is what ApiVersions advertises and docs/protocol-support.md lists: there is no second one.
 An API or version outside it ends the connection, as Kafka does it, but for ApiVersions, which always gets an answer.
@@ -17,20 +22,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass
 from inspect import iscoroutine
-from types import ModuleType
+from types import GeneratorType, ModuleType
 from typing import Any, NamedTuple
 
 from moldau.base.invariant import InvariantBroken
-from moldau.base.limits import DECODED_REQUEST_BYTES_MAX
+from moldau.base.limits import DECODED_REQUEST_BYTES_MAX, FIRST_SLICE_S, INLINE_REQUEST_BYTES_MAX
 from moldau.broker.connection import Answer, Connection, Slot
-from moldau.broker.interface import ServingBroker
+from moldau.broker.interface import Request, RequestContext, ServingBroker
 from moldau.coordinator.reply import Reply
+from moldau.runtime.line import Pace, Slices, in_line
 from moldau.runtime.ports import Address
 from moldau.wire.apis import API_VERSIONS, APIS
-from moldau.wire.codec import decode_request, encode_response
+from moldau.wire.codec import decode_request, decoding, encode_response, encoding
 from moldau.wire.frames import SIZE, WireError, client_id_of, parse_request_header, response_frame
+from moldau.wire.writer import TooLarge
 
 log = logging.getLogger(__name__)
 
@@ -51,13 +57,34 @@ class Route(NamedTuple):
     """Whether a request is for the controller: one that comes elsewhere is forwarded there (KIP-590)."""
 
 
-@dataclass(frozen=True, slots=True)
+class Asked(NamedTuple):
+    """A request as far as its answer is concerned."""
+
+    route: Route
+    version: int
+    correlation_id: int
+    client_id: str | None
+
+    def frame(self, body: bytes) -> bytes:
+        return response_frame(self.route.api_key, self.version, self.correlation_id, body)
+
+
 class Context:
     """Who asks, and how: what a handler may want to know beside the request."""
 
-    version: int
-    client_id: str | None
-    connection: Connection
+    __slots__ = ("_pace", "client_id", "connection", "version")
+
+    def __init__(self, version: int, client_id: str | None, connection: Connection) -> None:
+        self.version = version
+        self.client_id = client_id
+        self.connection = connection
+        self._pace: Pace | None = None
+
+    async def breathe(self) -> None:
+        """Awaited between the elements of what may be many: others run where this request has used up its slice."""
+        if self._pace is None:
+            self._pace = self.connection.pace()
+        await self._pace.breathe()
 
     @property
     def listener_name(self) -> str:
@@ -100,10 +127,21 @@ def routes(modules: Iterable[ModuleType]) -> dict[int, Route]:
     return dict(sorted(table.items()))
 
 
+async def answer_of(broker: ServingBroker, route: Route, context: RequestContext, request: Request) -> Any:
+    """What the handler of a route says to a request, whether or not it has to wait for that."""
+    assert route.handle is not None
+    response = route.handle(broker, context, request)
+    if type(response) is GeneratorType:
+        return await in_line(broker.line, response)
+    return await response if iscoroutine(response) or type(response) is Reply else response
+
+
 class Dispatcher:
     def __init__(self, broker: ServingBroker, table: dict[int, Route]) -> None:
         self._broker = broker
+        self._clock = broker.runtime.clock
         self._tasks = broker.runtime.tasks
+        self._line = broker.line
         self._metrics = broker.metrics
         self._requests: dict[str, int] = broker.metrics.requests
         self._whole_table = table
@@ -124,88 +162,147 @@ class Dispatcher:
         self._requests[route.name] += 1
         if route.serve is not None:
             return route.serve(self._broker, connection, frame, position, version, correlation_id)
-        client_id = client_id_of(frame, client_id_stop)
+        asked = Asked(route, version, correlation_id, client_id_of(frame, client_id_stop))
+        if len(frame) <= INLINE_REQUEST_BYTES_MAX:
+            return self._serve_now(
+                connection, asked, frame, decode_request(api_key, version, frame, position)
+            )
         if len(frame) > DECODED_REQUEST_BYTES_MAX:
             raise WireError(f"{route.name} request of {len(frame)} bytes")
-        request = decode_request(api_key, version, frame, position)
-        if self._is_for_another(route, request):
-            slot = connection.park()
-            context = Context(version, client_id, connection)
-            work = self._forward(slot, route, context, correlation_id, bytes(frame), request)
-            self._tasks.spawn(work, name=f"forward {route.name}")
+        frame = connection.lasting(frame)
+        slot = connection.park(held_bytes=len(frame))
+        self._line.put(self._guarded(slot, asked, self._serve_in_line(slot, asked, frame, position)))
+        return None
+
+    def _serve_now(
+        self, connection: Connection, asked: Asked, frame: memoryview, request: object
+    ) -> Answer | None:
+        """The answer, or None where it comes later."""
+        if asked.route.is_forwarded is not None and self._is_for_another(asked.route, request):
+            self._forward(connection.park(), asked, frame, request)
             return None
-        return self._handle(connection, route, version, correlation_id, client_id, request)
+        response = self._respond(connection, asked, request)
+        if type(response) is GeneratorType:
+            return self._first_slice(connection, asked, response)
+        if type(response) is Reply or iscoroutine(response):
+            self._fill_later(connection.park(), asked, response)
+            return None
+        return asked.frame(encode_response(asked.route.api_key, asked.version, response))
+
+    def _serve_in_line(self, slot: Slot, asked: Asked, frame: memoryview, position: int) -> Slices[None]:
+        """A large request, from its first byte to its answer."""
+        request = yield from decoding(asked.route.api_key, asked.version, frame, position)
+        if asked.route.is_forwarded is not None and self._is_for_another(asked.route, request):
+            self._forward(slot, asked, frame, request)
+            return
+        response = self._respond(slot.connection, asked, request)
+        if type(response) is Reply or iscoroutine(response):
+            self._fill_later(slot, asked, response)
+            return
+        if type(response) is GeneratorType:
+            response = yield from response
+        yield from self._encode_then_fill(slot, asked, response)
+
+    def _respond(self, connection: Connection, asked: Asked, request: object) -> Any:
+        """What the handler says: an answer, a generator or a coroutine that makes it, or a reply that will have it."""
+        assert asked.route.handle is not None
+        context = Context(asked.version, asked.client_id, connection)
+        response = asked.route.handle(self._broker, context, request)
+        return response.response if type(response) is Reply and response.is_answered else response
+
+    def _fill_later(self, slot: Slot, asked: Asked, response: Reply | Coroutine[Any, Any, Any]) -> None:
+        if isinstance(response, Reply):
+            response.then(lambda answer: self._fill(slot, asked, answer))
+        else:
+            name = f"{asked.route.name} v{asked.version}"
+            self._tasks.spawn(self._finish(slot, asked, response), name=name)
+
+    def _first_slice(self, connection: Connection, asked: Asked, handling: Slices[Any]) -> Answer | None:
+        """The answer of a handler that can pause, if it needs no more than its first slice."""
+        monotonic = self._clock.monotonic
+        stop_s = monotonic() + FIRST_SLICE_S
+        try:
+            next(handling)
+            while monotonic() < stop_s:
+                next(handling)
+        except StopIteration as end:
+            return asked.frame(encode_response(asked.route.api_key, asked.version, end.value))
+        slot = connection.park()
+        self._line.put(self._guarded(slot, asked, self._handle_then_fill(slot, asked, handling)))
+        return None
+
+    def _handle_then_fill(self, slot: Slot, asked: Asked, handling: Slices[Any]) -> Slices[None]:
+        response = yield from handling
+        yield from self._encode_then_fill(slot, asked, response)
+
+    def _encode_then_fill(self, slot: Slot, asked: Asked, response: Any) -> Slices[None]:
+        body = yield from encoding(asked.route.api_key, asked.version, response)
+        slot.fill(asked.frame(body))
+
+    def _fill(self, slot: Slot, asked: Asked, response: Any) -> None:
+        """The answer is known: it is packed at once if that takes no longer than a first slice."""
+        packing = self._guarded(slot, asked, self._encode_then_fill(slot, asked, response))
+        monotonic = self._clock.monotonic
+        stop_s = monotonic() + FIRST_SLICE_S
+        for _ in packing:
+            if monotonic() >= stop_s:
+                self._line.put(packing)
+                return
+
+    def _guarded(self, slot: Slot, asked: Asked, work: Slices[None]) -> Slices[None]:
+        """Work on a request: it ends when nobody wants the answer any more, and its failure ends the connection."""
+        try:
+            for _ in work:
+                if not slot.is_wanted:
+                    return
+                yield
+        except WireError as error:
+            self._metrics.malformed_requests += 1
+            slot.abandon(f"malformed request: {error}")
+        except TooLarge as error:
+            slot.abandon(f"the answer to {asked.route.name} would take {error}")
+        except InvariantBroken as error:
+            self._broker.fail(error)
+        except Exception:
+            log.exception("%s v%d failed; closing the connection", asked.route.name, asked.version)
+            slot.abandon("a request failed")
+
+    async def _finish(self, slot: Slot, asked: Asked, work: Coroutine[Any, Any, Any]) -> None:
+        try:
+            response = await work
+        except InvariantBroken as error:
+            self._broker.fail(error)
+        except Exception:
+            log.exception("%s v%d failed; closing the connection", asked.route.name, asked.version)
+            slot.abandon("a request failed")
+        else:
+            self._fill(slot, asked, response)
+
+    # ---- not here ---------------------------------------------------------------------------------------------
 
     def _is_for_another(self, route: Route, request: object) -> bool:
         """Whether the controller is to answer, and is not here."""
         is_forwarded = route.is_forwarded
         return is_forwarded is not None and self._broker.active_controller is None and is_forwarded(request)
 
-    async def _forward(
-        self, slot: Slot, route: Route, context: Context, correlation_id: int, frame: bytes, request: object
-    ) -> None:
+    def _forward(self, slot: Slot, asked: Asked, frame: memoryview, request: object) -> None:
+        self._tasks.spawn(
+            self._forwarded(slot, asked, bytes(frame), request), name=f"forward {asked.route.name}"
+        )
+
+    async def _forwarded(self, slot: Slot, asked: Asked, frame: bytes, request: object) -> None:
         """Have the controller answer, wherever it is by then."""
+        connection = slot.connection
         answer = await self._broker.channel.forward(
-            frame, context.principal.encode(), context.client_host.encode()
+            frame, connection.principal.encode(), connection.stream.peer[0].encode()
         )
         if answer is not None:
             slot.fill(SIZE.pack(len(answer)) + answer)
         elif self._broker.active_controller is not None:
-            work = self._broker.answer(route, context, request)
-            await self._finish(slot, route, context.version, correlation_id, work)
+            context = Context(asked.version, asked.client_id, connection)
+            await self._finish(slot, asked, answer_of(self._broker, asked.route, context, request))
         else:
             slot.abandon("the controller cannot be asked")
-
-    def _handle(
-        self,
-        connection: Connection,
-        route: Route,
-        version: int,
-        correlation_id: int,
-        client_id: str | None,
-        request: object,
-    ) -> Answer | None:
-        assert route.handle is not None
-        response = route.handle(self._broker, Context(version, client_id, connection), request)
-        if type(response) is Reply:
-            if not response.is_answered:
-                slot = connection.park()
-                response.then(lambda answer: self._fill(slot, route, version, correlation_id, answer))
-                return None
-            response = response.response
-        if iscoroutine(response):
-            slot = connection.park()
-            work = self._finish(slot, route, version, correlation_id, response)
-            self._tasks.spawn(work, name=f"{route.name} v{version}")
-            return None
-        return response_frame(
-            route.api_key, version, correlation_id, encode_response(route.api_key, version, response)
-        )
-
-    def _fill(self, slot: Slot, route: Route, version: int, correlation_id: int, response: Any) -> None:
-        """The answer of a request that was parked as data."""
-        try:
-            body = encode_response(route.api_key, version, response)
-        except Exception:
-            log.exception("%s v%d failed; closing the connection", route.name, version)
-            slot.abandon("a request failed")
-            return
-        slot.fill(response_frame(route.api_key, version, correlation_id, body))
-
-    async def _finish(
-        self, slot: Slot, route: Route, version: int, correlation_id: int, work: Coroutine[Any, Any, Any]
-    ) -> None:
-        try:
-            response = await work
-            body = encode_response(route.api_key, version, response)
-        except InvariantBroken as error:
-            self._broker.fail(error)
-            return
-        except Exception:
-            log.exception("%s v%d failed; closing the connection", route.name, version)
-            slot.abandon("a request failed")
-            return
-        slot.fill(response_frame(route.api_key, version, correlation_id, body))
 
     def _unsupported(
         self, connection: Connection, api_key: int, version: int, correlation_id: int
@@ -213,8 +310,8 @@ class Dispatcher:
         self._metrics.unsupported_requests += 1
         if api_key == API_VERSIONS:
             # Whatever the client's version is, it can read a v0 body, and learns from it what to ask for.
-            route = self.table[API_VERSIONS]
-            return self._handle(connection, route, 0, correlation_id, None, None)
+            asked = Asked(self.table[API_VERSIONS], 0, correlation_id, None)
+            return self._serve_now(connection, asked, memoryview(b""), None)
         name = APIS[api_key].name if api_key in APIS else f"API {api_key}"
         if self.table is not self._whole_table:
             connection.close("the broker is not ready yet")

@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # the parts whose modules a role's user need not load
     from moldau.replication.long_polls import LongPolls
     from moldau.replication.partition import Partition
     from moldau.replication.replication import Replication
+    from moldau.runtime.line import Line
 
 Request: TypeAlias = Any
 """A decoded request, or a struct of one: kio's dataclass of the request's own version, so there is no one type for it.
@@ -271,9 +272,8 @@ class ServingBroker(Protocol):
     @property
     def channel(self) -> ControllerChannel: ...
 
-    async def answer(self, route: Route, context: RequestContext, request: Request) -> Any:
-        """What the handler of a route says to a request."""
-        ...
+    @property
+    def line(self) -> Line: ...
 
     def fail(self, error: BaseException) -> None:
         """A broken invariant: the node stops."""
@@ -305,6 +305,10 @@ class RequestContext(Protocol):
 
     @property
     def principal(self) -> str: ...
+
+    async def breathe(self) -> None:
+        """Awaited between the elements of what may be many: others run where this request has used up its slice."""
+        ...
 
     def within(self, version: int, client_id: str | None) -> RequestContext:
         """Of a request that came within this one."""

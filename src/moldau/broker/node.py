@@ -14,7 +14,6 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from inspect import iscoroutine
 from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
@@ -23,12 +22,11 @@ from moldau.broker.channel import ControllerChannel
 from moldau.broker.cleaner_metrics import cleaner_samples
 from moldau.broker.coordinators import Coordinators
 from moldau.broker.data_folders import KnownFolders, Seldom
-from moldau.broker.dispatch import Dispatcher, Route
+from moldau.broker.dispatch import Dispatcher
 from moldau.broker.feed import ImageFeed
 from moldau.broker.handlers import ROUTES
 from moldau.broker.http import HttpServer
 from moldau.broker.in_sync import InSyncSets
-from moldau.broker.interface import Request, RequestContext
 from moldau.broker.membership import Location, Membership
 from moldau.broker.metrics import Metrics, Sample
 from moldau.broker.office import Office
@@ -42,7 +40,6 @@ from moldau.config.topic import TopicConfig, TopicConfigs
 from moldau.controller.brokers import NO_EPOCH
 from moldau.controller.controller import Controller
 from moldau.controller.producer_ids import ProducerIds
-from moldau.coordinator.reply import Reply
 from moldau.log import names
 from moldau.log.cleaner.cleaner import CleanerSettings, LogCleaner
 from moldau.log.disk_errors import reason
@@ -65,6 +62,7 @@ from moldau.replication.fetchers import Fetchers
 from moldau.replication.partition import Partition
 from moldau.replication.quota import QuotaWindow
 from moldau.replication.replication import Replication
+from moldau.runtime.line import Line
 from moldau.runtime.ports import Address, Listener, Runtime
 from moldau.store.port import Store
 
@@ -130,16 +128,19 @@ class Broker:
         self._seldom = Seldom(runtime.clock)
         self._topic_configs = TopicConfigs()
         self._process_id = process_id  # only told to people, in the lock of the data folder
+        self.line = Line(runtime.clock, runtime.tasks)
         self._dispatcher = Dispatcher(self, ROUTES)
         self._server = Server(
             runtime,
             self.metrics,
             self._dispatcher,
             self.fail,
+            self.line,
             frame_bytes_max=config["socket.request.max.bytes"],
             connections_max=config["max.connections"],
             connections_per_ip_max=config["max.connections.per.ip"],
             idle_ms_max=config["connections.max.idle.ms"],
+            queued_bytes_max=config["queued.max.request.bytes"],
         )
         self._http = HttpServer(runtime, self._exposition, self._health)
         self._join_cluster(store, boot_id)
@@ -411,12 +412,6 @@ class Broker:
     def _is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
         broker = self.image.brokers.get(broker_id)
         return broker is not None and broker.is_active and broker.epoch == broker_epoch
-
-    async def answer(self, route: Route, context: RequestContext, request: Request) -> Any:
-        """What the handler of a route says to a request, whether or not it has to wait for that."""
-        assert route.handle is not None
-        response = route.handle(self, context, request)
-        return await response if iscoroutine(response) or type(response) is Reply else response
 
     # The cluster
 

@@ -11,10 +11,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from moldau.base.limits import CONNECTIONS_WAITING_MAX, RECEIVE_BUFFER_BYTES
+from moldau.base.limits import CONNECTIONS_WAITING_MAX, PRIVATE_BUFFER_BYTES_MIN, RECEIVE_BUFFER_BYTES
 from moldau.broker.connection import Answer, Connection
+from moldau.broker.intake import Intake
 from moldau.broker.metrics import Metrics
 from moldau.peers.peer import SOFTWARE_NAME as PEER_SOFTWARE
+from moldau.runtime.line import Line
 from moldau.runtime.ports import Listener, Runtime, Stream, Timer
 
 log = logging.getLogger(__name__)
@@ -32,19 +34,24 @@ class Server:
         metrics: Metrics,
         dispatch: Callable[..., Answer | None],
         on_failure: Callable[[BaseException], None],
+        line: Line,
         *,
         frame_bytes_max: int,
         connections_max: int,
         connections_per_ip_max: int,
         idle_ms_max: int,
+        queued_bytes_max: int,
     ) -> None:
         self.clock = runtime.clock
         self.tasks = runtime.tasks
         self.metrics = metrics
         self.fail = on_failure
+        self.line = line
+        self.intake = Intake(runtime.clock, runtime.tasks, queued_bytes_max)
+        self.intake.on_full = self._on_intake_full
         self.frame_bytes_max = frame_bytes_max
-        self.receive_buffer = bytearray(RECEIVE_BUFFER_BYTES)
-        self.receive_view = memoryview(self.receive_buffer)
+        self.receive_view = self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        """What all connections receive into; where the intake is full, only its beginning."""
         self.connections: dict[Connection, None] = {}  # in the order of arrival
         self._net = runtime.net
         self._dispatch = dispatch
@@ -68,6 +75,9 @@ class Server:
         if self._look is None:
             self._look = self.tasks.call_later(LOOK_INTERVAL_S, self._look_at_recent)
         return listener
+
+    def _on_intake_full(self, is_full: bool) -> None:
+        self.receive_buffer = self.receive_view[:PRIVATE_BUFFER_BYTES_MIN] if is_full else self.receive_view
 
     def set_limits(self, connections_max: int, connections_per_ip_max: int) -> None:
         """`max.connections` and `max.connections.per.ip`, changed while running."""
@@ -160,6 +170,7 @@ class Server:
     def close(self) -> None:
         self._is_closing = True
         self.stop_listening()
+        self.intake.close()
         if self._sweep is not None:
             self._sweep.cancel()
         if self._look is not None:

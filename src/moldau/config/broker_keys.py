@@ -133,6 +133,15 @@ CONNECTIONS = (
         "A connection without a request for this long is closed.",
     ),
     _key(
+        "queued.max.request.bytes",
+        Type.LONG,
+        "-1",
+        None,
+        "Bytes of requests in memory over all connections, while they are received and larger ones while they are"
+        " served; past it, connections wait for room. -1: the broker's own limit (docs/limits.md).",
+        importance="medium",
+    ),
+    _key(
         "max.connections",
         Type.INT,
         INT_MAX,

@@ -196,7 +196,6 @@ _REASONS = {
         offsets.load.buffer.size int 1..
         transaction.state.log.load.buffer.size int 1..
         producer.purgatory.purge.interval.requests int
-        queued.max.request.bytes long
         queued.max.requests int 1..
         socket.connection.setup.timeout.max.ms long
         socket.connection.setup.timeout.ms long

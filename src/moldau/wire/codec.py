@@ -7,6 +7,9 @@ Whatever the bytes are, decoding ends in a message or in `WireError`, and alloca
 multiple of them. Encoding takes any object with the attributes of the newest version's class; what it
 cannot encode is a mistake of ours and raises what Python raises.
 
+What may be large is read and written in slices (`decoding`, `encoding`), by the same compilers. Reading has a limit on
+the elements of a request, writing one on the size of an answer.
+
 Produce requests and Produce and Fetch responses can be coded here too (clients and tests do); the broker's
 own way for them is `wire.produce` and `wire.fetch`.
 """
@@ -19,12 +22,13 @@ from typing import Any
 
 from kio.serial import entity_reader
 
+from moldau.runtime.line import Slices
 from moldau.wire.apis import APIS
 from moldau.wire.frames import request_frame, response_frame
-from moldau.wire.guard import Cut, compile_guard, make_cuts
+from moldau.wire.guard import Cut, SlicedGuard, compile_guard, compile_sliced_guard, make_cuts
 from moldau.wire.primitives import WireError
 from moldau.wire.schema import Direction, message_class
-from moldau.wire.writer import Writer, compile_writer
+from moldau.wire.writer import SlicedWriter, Writer, compile_sliced_writer, compile_writer
 
 Decoder = Callable[[memoryview, int], Any]
 
@@ -32,6 +36,8 @@ _request_decoders: dict[tuple[int, int], Decoder] = {}
 _response_decoders: dict[tuple[int, int], Decoder] = {}
 _request_encoders: dict[tuple[int, int], Writer] = {}
 _response_encoders: dict[tuple[int, int], Writer] = {}
+_sliced_guards: dict[tuple[int, int], SlicedGuard] = {}
+_sliced_writers: dict[tuple[int, int], SlicedWriter] = {}
 
 
 def decode_request(api_key: int, version: int, frame: memoryview, position: int) -> Any:
@@ -40,6 +46,24 @@ def decode_request(api_key: int, version: int, frame: memoryview, position: int)
     if decode is None:
         decode = _request_decoders[api_key, version] = _decoder("request", api_key, version)
     return decode(frame, position)
+
+
+def decoding(api_key: int, version: int, frame: memoryview, position: int) -> Slices[Any]:
+    """`decode_request` in slices, for one that is large. It has no more than REQUEST_ELEMENTS_MAX elements."""
+    struct = message_class("request", api_key, version)
+    walk = _sliced_guards.get((api_key, version))
+    if walk is None:
+        walk = _sliced_guards[api_key, version] = compile_sliced_guard(struct)
+    cuts: list[Cut] = []
+    try:
+        if (yield from walk(frame, position, len(frame), cuts)) > len(frame):
+            raise WireError(f"{struct.__name__} ends too early")
+        yield
+        message = _read(entity_reader(struct), frame, position, cuts)
+    except Exception as reason:
+        raise _wire_error(struct, reason) from None
+    yield
+    return message
 
 
 def decode_response(api_key: int, version: int, frame: memoryview, position: int) -> Any:
@@ -64,6 +88,16 @@ def encode_response(api_key: int, version: int, message: Any) -> bytes:
     if encode is None:
         encode = _response_encoders[api_key, version] = _encoder("response", api_key, version)
     return encode(message)
+
+
+def encoding(api_key: int, version: int, message: Any) -> Slices[bytes]:
+    """`encode_response` in slices, for one that may be large; `writer.TooLarge` past ANSWER_BYTES_MAX."""
+    write = _sliced_writers.get((api_key, version))
+    if write is None:
+        struct = message_class("response", api_key, version)
+        newest = message_class("response", api_key, APIS[api_key].max_version)
+        write = _sliced_writers[api_key, version] = compile_sliced_writer(struct, newest)
+    return write(message)
 
 
 def encode_request_frame(
@@ -91,21 +125,29 @@ def _decoder(direction: Direction, api_key: int, version: int) -> Decoder:
 
     def decode(frame: memoryview, position: int) -> Any:
         cuts: list[Cut] = []
-        stop = len(frame)
         try:
             # Bytes after the message are ignored, as Kafka does: librdkafka 2.16 leaves three of them behind a
             # Metadata request for all topics.
-            if guard(frame, position, stop, cuts) > stop:
+            if guard(frame, position, len(frame), cuts) > len(frame):
                 raise WireError(f"{struct.__name__} ends too early")
-            if cuts:
-                frame, position = memoryview(make_cuts(frame, position, stop, cuts)), 0
-            message, _ = read(frame.toreadonly(), position)
-        except WireError:
-            raise
-        except (StructError, IndexError):
-            raise WireError(f"{struct.__name__} ends too early") from None
-        except Exception as reason:  # kio's own errors, and Python's for values out of range
-            raise WireError(f"malformed {struct.__name__}: {reason}") from None
-        return message
+            return _read(read, frame, position, cuts)
+        except Exception as reason:
+            raise _wire_error(struct, reason) from None
 
     return decode
+
+
+def _read(read: Any, frame: memoryview, position: int, cuts: list[Cut]) -> Any:
+    """By kio's reader, what a guard has looked at."""
+    if cuts:
+        frame, position = memoryview(make_cuts(frame, position, len(frame), cuts)), 0
+    return read(frame.toreadonly(), position)[0]
+
+
+def _wire_error(struct: type[Any], reason: Exception) -> WireError:
+    """What is wrong with a message. kio has errors of its own, Python some for values out of range."""
+    if isinstance(reason, WireError):
+        return reason
+    if isinstance(reason, (StructError, IndexError)):
+        return WireError(f"{struct.__name__} ends too early")
+    return WireError(f"malformed {struct.__name__}: {reason}")

@@ -9,6 +9,9 @@ tagged fields have the size that they claim; and it cuts out the tagged fields t
 appends `(start, stop, replacement)` to `cuts` for each section of tagged fields with an unknown one. It
 raises WireError, or IndexError or struct.error where the message ends too early, or it returns a position past
 the end. Fixed-size values are stepped over, not looked at, and UTF-8 is left to the reader.
+
+`compile_sliced_guard(struct)` makes a generator function of the same kind for messages that may be large: it pauses in
+every array, counts the elements of all of them, and refuses more than `REQUEST_ELEMENTS_MAX`.
 """
 
 from __future__ import annotations
@@ -19,17 +22,26 @@ from dataclasses import replace
 from struct import Struct, calcsize
 from typing import Any, Final
 
+from moldau.base.limits import REQUEST_ELEMENTS_MAX, TAGGED_FIELD_BYTES_MAX, TAGGED_FIELDS_MAX
+from moldau.runtime.line import Slices
 from moldau.wire.primitives import WireError, pack_uvarint, read_uvarint
 from moldau.wire.schema import FIXED, FieldSpec, is_flexible, plain_fields, tagged_fields
 
 Cut = tuple[int, int, bytes]
 Guard = Callable[[memoryview, int, int, list[Cut]], int]
+SlicedGuard = Callable[[memoryview, int, int, list[Cut]], Slices[int]]
+
+_STEPS_PER_PAUSE_MASK: Final = 63  # a pause after 64 elements, some 20 us
 
 _SIZES: Final = {kafka_type: calcsize(">" + code) for kafka_type, code in FIXED.items()}
 
 
 def _refuse(what: str, value: int) -> None:
     raise WireError(f"{what} of {value}")
+
+
+def _refuse_elements() -> None:
+    raise WireError(f"more than {REQUEST_ELEMENTS_MAX} elements")
 
 
 def _skip_bytes(view: memoryview, position: int, nullable: bool) -> int:
@@ -46,6 +58,7 @@ _GLOBALS: Final[dict[str, Any]] = {
     "int32": Struct(">i").unpack_from,
     "read_uvarint": read_uvarint,
     "refuse": _refuse,
+    "refuse_elements": _refuse_elements,
     "skip_bytes": _skip_bytes,
 }
 
@@ -53,13 +66,22 @@ _GLOBALS: Final[dict[str, Any]] = {
 def compile_guard(struct: type[Any]) -> Guard:
     compiler = _Compiler()
     compiler.struct(struct)
-    return compiler.function(f"{struct.__module__}.{struct.__qualname__}")
+    guard: Guard = compiler.function(f"{struct.__module__}.{struct.__qualname__}")
+    return guard
+
+
+def compile_sliced_guard(struct: type[Any]) -> SlicedGuard:
+    compiler = _Compiler(sliced=True)
+    compiler.struct(struct)
+    guard: SlicedGuard = compiler.function(f"{struct.__module__}.{struct.__qualname__} in slices")
+    return guard
 
 
 def _compile_tagged_guard(spec: FieldSpec) -> Guard:
     compiler = _Compiler()
     compiler.field(replace(spec, nullable=False), True)
-    return compiler.function(spec.name)
+    guard: Guard = compiler.function(spec.name)
+    return guard
 
 
 def _walk_tagged_fields(
@@ -68,8 +90,8 @@ def _walk_tagged_fields(
     """Step over a section of tagged fields that is not empty, and cut out the unknown ones."""
     section = position
     count, position = read_uvarint(view, position)
-    if count > (stop - position) // 2:  # a field is at least its tag and its size
-        raise WireError(f"{count} tagged fields in {stop - position} bytes")
+    if count > TAGGED_FIELDS_MAX:
+        raise WireError(f"{count} tagged fields (allowed: {TAGGED_FIELDS_MAX})")
     kept = []
     changed = False
     for _ in range(count):
@@ -81,6 +103,8 @@ def _walk_tagged_fields(
         guard = known.get(tag)
         if guard is None:
             changed = True
+        elif size > TAGGED_FIELD_BYTES_MAX:
+            raise WireError(f"tagged field {tag} of {size} bytes (allowed: {TAGGED_FIELD_BYTES_MAX})")
         else:
             inner: list[Cut] = []
             if guard(view, position, after, inner) != after:
@@ -123,19 +147,23 @@ def _bytes_min(spec: FieldSpec, flexible: bool) -> int:
 class _Compiler:
     """Emits the source of one guard: `p` is the position; steps over fixed-size values are added up."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, sliced: bool = False) -> None:
         self._globals = dict(_GLOBALS)
         self._lines: list[str] = []
         self._indent = 1
         self._names = 0
         self._step = 0
+        self._is_sliced = sliced
+        if sliced:
+            self._emit(f"left = {REQUEST_ELEMENTS_MAX}")
 
-    def function(self, name: str) -> Guard:
+    def function(self, name: str) -> Any:
         self._take_step()
         source = "def walk(view, p, stop, cuts):\n" + "".join(self._lines) + " return p\n"
+        if self._is_sliced:
+            source += " yield\n"  # a generator, even of a message without an array
         exec(compile(source, f"<guard of {name}>", "exec"), self._globals)
-        guard: Guard = self._globals["walk"]
-        return guard
+        return self._globals["walk"]
 
     def struct(self, struct: type[Any]) -> None:
         for spec in plain_fields(struct):
@@ -191,10 +219,16 @@ class _Compiler:
         with self._block(f"if {length}:"):
             room = f"(stop - p) // {max(1, _bytes_min(spec, flexible))}"
             self._emit(f"if not {least} <= {length} <= {room}: refuse('array', {length})")
+            if self._is_sliced:
+                self._emit(f"left -= {length} if {length} > 0 else 0")
+                self._emit("if left < 0: refuse_elements()")
             if spec.kafka_type in FIXED:
                 self._emit(f"if {length} > 0: p += {length} * {_SIZES[spec.kafka_type]}")
                 return
-            with self._block(f"for _ in range({length}):"):
+            index = self._local()
+            with self._block(f"for {index} in range({length}):"):
+                if self._is_sliced:
+                    self._emit(f"if not {index} & {_STEPS_PER_PAUSE_MASK}: yield")
                 self.field(replace(spec, is_array=False, nullable=False), flexible)
 
     def _tagged(self, specs: tuple[FieldSpec, ...]) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Final
 
+from moldau.base.limits import TAGGED_FIELDS_MAX
+
 
 class WireError(Exception):
     """The peer's bytes are not the message that they claim to be: close the connection."""
@@ -36,8 +38,8 @@ def skip_tagged_fields(view: memoryview, position: int) -> int:
     """The position after a section of tagged fields."""
     count, position = read_uvarint(view, position)
     stop = len(view)
-    if count > (stop - position) // 2:  # a field is at least its tag and its size
-        raise WireError(f"{count} tagged fields in {stop - position} bytes")
+    if count > TAGGED_FIELDS_MAX:
+        raise WireError(f"{count} tagged fields (allowed: {TAGGED_FIELDS_MAX})")
     for _ in range(count):
         _, position = read_uvarint(view, position)
         size, position = read_uvarint(view, position)

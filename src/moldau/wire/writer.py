@@ -9,6 +9,9 @@ that this version has. A field that the newest version no longer has, and a tagg
 schema's default stands in. Every other missing attribute is the caller's mistake and raises AttributeError.
 Integers pass for error codes, and for times as milliseconds; None is a null where the version allows one,
 the zero UUID, and -1 as a timestamp. A tagged field at its default is left out, as Kafka does.
+
+`compile_sliced_writer` makes a generator function of the same kind for messages that may be large: it pauses in every
+array of structs, and raises `TooLarge` rather than to make more than `ANSWER_BYTES_MAX`.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from struct import Struct, pack
 from typing import Any, Final
 from uuid import UUID
 
+from moldau.base.limits import ANSWER_BYTES_MAX
+from moldau.runtime.line import Slices
 from moldau.wire.primitives import UVARINTS
 from moldau.wire.schema import (
     FIXED,
@@ -33,6 +38,9 @@ from moldau.wire.schema import (
 )
 
 Writer = Callable[[Any], bytes]
+SlicedWriter = Callable[[Any], Slices[bytes]]
+
+_PIECES_PER_PAUSE: Final = 256  # some 50 us
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ZERO_UUID: Final = bytes(16)
@@ -46,6 +54,31 @@ class _Int32Packers(dict[int, Callable[..., bytes]]):
 
 
 _INT32S: Final = _Int32Packers({count: Struct(f">{count}i").pack for count in range(16)})
+
+
+class TooLarge(Exception):
+    """A message is not written: it would take more than ANSWER_BYTES_MAX."""
+
+
+class _Chunks:
+    """What was written so far, joined as it grows."""
+
+    __slots__ = ("_chunks", "_size")
+
+    def __init__(self) -> None:
+        self._chunks: list[bytes] = []
+        self._size = 0
+
+    def take(self, out: list[bytes]) -> None:
+        chunk = b"".join(out)
+        out.clear()
+        self._chunks.append(chunk)
+        self._size += len(chunk)
+        if self._size > ANSWER_BYTES_MAX:
+            raise TooLarge(f"more than {ANSWER_BYTES_MAX} bytes")
+
+    def joined(self) -> bytes:
+        return b"".join(self._chunks)
 
 
 def _duration_ms(value: int | timedelta) -> int:
@@ -77,6 +110,7 @@ _GLOBALS: Final[dict[str, Any]] = {
     "duration_ms": _duration_ms,
     "timestamp_ms": _timestamp_ms,
     "uuid_bytes": _uuid_bytes,
+    "Chunks": _Chunks,
     "uvarint": UVARINTS,
     "int32s": _INT32S,
     "pack": pack,
@@ -87,14 +121,23 @@ def compile_writer(struct: type[Any], newest: type[Any] | None = None) -> Writer
     """The writer of one message class; `newest` is the API's newest, whose objects it gets."""
     compiler = _Compiler()
     compiler.struct(struct, "message", newest or struct)
-    return compiler.function(f"{struct.__module__}.{struct.__qualname__}")
+    writer: Writer = compiler.function(f"{struct.__module__}.{struct.__qualname__}")
+    return writer
+
+
+def compile_sliced_writer(struct: type[Any], newest: type[Any] | None = None) -> SlicedWriter:
+    compiler = _Compiler(sliced=True)
+    compiler.struct(struct, "message", newest or struct)
+    writer: SlicedWriter = compiler.function(f"{struct.__module__}.{struct.__qualname__} in slices")
+    return writer
 
 
 def _compile_tagged_value(spec: FieldSpec, newest: type[Any] | None) -> Writer:
     """The writer of a tagged field's value: always flexible, and never null, since a null is left out."""
     compiler = _Compiler()
     compiler.field(replace(spec, nullable=False), "message", True, newest)
-    return compiler.function(spec.name)
+    writer: Writer = compiler.function(spec.name)
+    return writer
 
 
 class _Compiler:
@@ -104,20 +147,24 @@ class _Compiler:
     the newest version has no such struct.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, sliced: bool = False) -> None:
         self._globals = dict(_GLOBALS)
         self._lines: list[str] = []
         self._indent = 1
         self._names = 0
+        self._is_sliced = sliced
         self._run: list[tuple[str, str]] = []  # struct code and expression of the fixed-size values held back
 
-    def function(self, name: str) -> Writer:
+    def function(self, name: str) -> Any:
         self._flush()
-        source = "def write(message):\n out = []\n put = out.append\n" + "".join(self._lines)
-        source += " return b''.join(out)\n"
+        source = "def write(message):\n out = []\n put = out.append\n"
+        if self._is_sliced:
+            source += " chunks = Chunks()\n" + "".join(self._lines)
+            source += " chunks.take(out)\n return chunks.joined()\n yield\n"
+        else:
+            source += "".join(self._lines) + " return b''.join(out)\n"
         exec(compile(source, f"<writer of {name}>", "exec"), self._globals)
-        writer: Writer = self._globals["write"]
-        return writer
+        return self._globals["write"]
 
     def struct(self, struct: type[Any], owner: str, newest: type[Any] | None) -> None:
         shape = {spec.name: spec for spec in field_specs(newest)} if newest else {}
@@ -187,6 +234,8 @@ class _Compiler:
             self._emit(f"put(pack('>%d{FIXED[spec.kafka_type]}' % len({items}), *{items}))")
             return
         with self._block(f"for {item} in {items}:"):
+            if self._is_sliced:
+                self._emit(f"if len(out) > {_PIECES_PER_PAUSE}: chunks.take(out); yield")
             if spec.struct:
                 self.struct(spec.struct, item, newest)
             elif spec.kafka_type in FIXED:

@@ -13,7 +13,9 @@ import pytest
 from moldau.base import limits
 from moldau.base.invariant import InvariantBroken
 from moldau.broker.connection import Connection, Slot
+from moldau.broker.intake import Intake
 from moldau.broker.metrics import Metrics
+from moldau.runtime.line import Line
 
 
 class FakeStream:
@@ -96,13 +98,18 @@ class FakeFile:
 
 class FakeServer:
     def __init__(self) -> None:
-        self.clock = SimpleNamespace(monotonic=lambda: 0.0)
+        self.now_s = 0.0
+        self.clock = SimpleNamespace(monotonic=lambda: self.now_s)
         self.soon: deque[Callable[[], object]] = deque()
-        self.tasks = SimpleNamespace(call_soon=self.soon.append)
+        self.later: list[Callable[[], object]] = []
+        self.tasks = SimpleNamespace(
+            call_soon=self.soon.append, call_later=lambda delay_s, callback: self.later.append(callback)
+        )
+        self.line = Line(self.clock, self.tasks)  # type: ignore[arg-type]
+        self.intake = Intake(self.clock, self.tasks, 10 << 20)  # type: ignore[arg-type]
         self.metrics = Metrics()
         self.frame_bytes_max = 1 << 20
-        self.receive_buffer = bytearray(limits.RECEIVE_BUFFER_BYTES)
-        self.receive_view = memoryview(self.receive_buffer)
+        self.receive_view = self.receive_buffer = memoryview(bytearray(limits.RECEIVE_BUFFER_BYTES))
         self.closed: list[Connection] = []
         self.failure: BaseException | None = None
 
@@ -184,7 +191,7 @@ def test_a_frame_larger_than_the_shared_buffer_arrives_whole() -> None:
 def test_an_announced_size_costs_memory_only_as_it_arrives() -> None:
     peer = Peer()
     peer.server.frame_bytes_max = peer.connection._frame_bytes_max = 100 << 20
-    peer.stream.give(struct.pack(">i", 100 << 20) + b"abc")
+    peer.stream.give(struct.pack(">i", 100 << 20) + b"\0\0c")
     assert peer.connection._partial is not None
     assert len(peer.connection._partial) <= limits.PRIVATE_BUFFER_BYTES_MIN
 
@@ -346,3 +353,94 @@ def test_a_broken_invariant_stops_the_node() -> None:
     peer.behaviour = broken
     peer.stream.give(request(1))
     assert isinstance(peer.server.failure, InvariantBroken)
+
+
+def test_a_connection_that_has_used_its_share_goes_on_in_line() -> None:
+    """Twenty requests in one buffer, each of which takes half a share: two are served in a turn."""
+    peer = Peer()
+
+    def dear(body: bytes) -> bytes:
+        peer.server.now_s += limits.TURN_SHARE_S / 2
+        return frame(body[:8])
+
+    peer.behaviour = dear
+    peer.stream.give(b"".join(request(n) for n in range(20)))
+    assert len(peer.seen) == 2 and peer.stream.readable is None
+    turns = 0
+    while peer.server.soon:
+        before = len(peer.seen)
+        peer.server.soon.popleft()()
+        assert len(peer.seen) - before <= 2
+        turns += 1
+    assert peer.numbers() == list(range(20)) and turns >= 10
+    assert peer.stream.readable is not None
+
+
+def test_a_connection_with_dear_requests_one_by_one_waits_in_line_too() -> None:
+    peer = Peer()
+
+    def dear(body: bytes) -> bytes:
+        peer.server.now_s += 2 * limits.TURN_SHARE_S
+        return frame(body[:8])
+
+    peer.behaviour = dear
+    peer.stream.give(request(1))
+    assert peer.numbers() == [1] and peer.stream.readable is None
+    peer.server.turn()
+    assert peer.stream.readable is not None
+
+
+def test_only_a_produce_may_announce_more_than_is_decoded() -> None:
+    size = limits.DECODED_REQUEST_BYTES_MAX + 1
+    peer = Peer()
+    peer.server.frame_bytes_max = peer.connection._frame_bytes_max = 100 << 20
+    peer.stream.give(struct.pack(">i", size) + struct.pack(">hhi", 1, 13, 7))
+    assert not peer.stream.is_open and peer.seen == []
+
+
+def test_frames_of_all_connections_share_the_intake_and_wait_for_room() -> None:
+    one, other = Peer(), Peer()
+    other.server = one.server
+    other.connection._server = one.server  # type: ignore[assignment]
+    intake = one.server.intake
+    intake.bytes_max = 1_200_000
+    for peer in (one, other):
+        peer.connection._frame_bytes_max = 10 << 20
+    half = struct.pack(">i", 1 << 20) + bytes(600_000)
+    one.stream.give(*(half[i : i + 100_000] for i in range(0, len(half), 100_000)))
+    held = intake.bytes_held
+    other.stream.give(*(half[i : i + 100_000] for i in range(0, len(half), 100_000)))
+    assert held < intake.bytes_held <= intake.bytes_max
+    assert other.stream.readable is None and other.stream.incoming  # it waits
+    one.connection.close(None)
+    one.server.turn()
+    assert other.stream.readable is not None
+    other.stream.give(bytes((1 << 20) - 600_000))
+    assert len(other.seen) == 1 and intake.bytes_held == 0
+
+
+def test_a_frame_that_arrives_slowly_gives_way_to_those_who_wait() -> None:
+    one, other = Peer(), Peer()
+    other.connection._server = one.server  # type: ignore[assignment]
+    intake = one.server.intake
+    intake.bytes_max = 100_000
+    one.stream.give(struct.pack(">i", 1 << 19) + bytes(200_000))
+    one.server.now_s += limits.FRAME_S_MAX + 1
+    other.stream.give(struct.pack(">i", 1 << 19) + bytes(100_000), bytes(100_000), bytes(300_000))
+    assert one.server.later and other.stream.readable is None
+    one.server.later.pop()()
+    assert not one.stream.is_open and other.stream.is_open
+    one.server.turn()
+    assert other.stream.readable is not None
+
+
+def test_a_request_that_is_kept_counts_until_it_is_answered_or_its_client_gone() -> None:
+    peer = Peer()
+    slot = peer.connection.park(held_bytes=1000)
+    kept = peer.connection.park(held_bytes=500)
+    assert peer.server.intake.bytes_held == 1500
+    slot.fill(b"x")
+    assert peer.server.intake.bytes_held == 500
+    peer.connection.close(None)
+    kept.fill(b"x")
+    assert peer.server.intake.bytes_held == 0

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.broker.answers.cluster import EnvelopeResponse
+from moldau.broker.dispatch import answer_of
 from moldau.broker.interface import Request, RequestContext, ServingBroker
-from moldau.wire.codec import decode_request, encode_response
+from moldau.runtime.line import in_line
+from moldau.wire.codec import decoding, encoding
 from moldau.wire.frames import WireError, client_id_of, parse_request_header, response_header
 
 API_KEY = 58
@@ -24,13 +26,13 @@ async def handle(broker: ServingBroker, context: RequestContext, request: Reques
             return EnvelopeResponse(None, ErrorCode.invalid_request)
         if not route.min_version <= version <= route.max_version:
             return EnvelopeResponse(None, ErrorCode.unsupported_version)
-        inner = decode_request(api_key, version, frame, position)
+        inner = await in_line(broker.line, decoding(api_key, version, frame, position))
     except WireError:
         return EnvelopeResponse(None, ErrorCode.invalid_request)
     client_id = client_id_of(frame, client_id_stop)
     try:
-        response = await broker.answer(route, context.within(version, client_id), inner)
+        response = await answer_of(broker, route, context.within(version, client_id), inner)
     except KafkaError as error:  # it is not the controller any more
         return EnvelopeResponse(None, error.code)
-    body = encode_response(api_key, version, response)
+    body = await in_line(broker.line, encoding(api_key, version, response))
     return EnvelopeResponse(response_header(api_key, version, correlation_id) + body)

@@ -2,8 +2,9 @@
 
 A handler module declares `API_KEY`, `VERSIONS = (min, max)` and either
 - `handle(broker, context, request)`: gets the decoded request and a role of the broker (`broker.interface`), returns an
-  answer (`broker.answers`) or a coordinator's `Reply` that will have it. What takes long for many elements pauses: a
-  generator function by `yield`, a coroutine function by `await context.breathe()`; or
+  answer (`broker.answers`), a coordinator's `Reply` that will have it, or a coroutine. What takes long for many
+  elements pauses: a coroutine by `await context.breathe()`, and a handler that is a generator, and returns any of
+  these, by `yield`; or
 - `serve(broker, connection, frame, position, version, correlation_id)`: gets the raw frame, returns the whole answer,
   or None where it holds a slot of the connection or there is no answer. Only the data path needs it.
 
@@ -132,8 +133,13 @@ async def answer_of(broker: ServingBroker, route: Route, context: RequestContext
     assert route.handle is not None
     response = route.handle(broker, context, request)
     if type(response) is GeneratorType:
-        return await in_line(broker.line, response)
+        response = await in_line(context, response)
     return await response if iscoroutine(response) or type(response) is Reply else response
+
+
+def _is_to_come(response: Any) -> bool:
+    """Whether the answer is not known yet."""
+    return not response.is_answered if type(response) is Reply else iscoroutine(response)
 
 
 class Dispatcher:
@@ -184,9 +190,14 @@ class Dispatcher:
         response = self._respond(connection, asked, request)
         if type(response) is GeneratorType:
             return self._first_slice(connection, asked, response)
-        if type(response) is Reply or iscoroutine(response):
+        return self._answer_now(connection, asked, response)
+
+    def _answer_now(self, connection: Connection, asked: Asked, response: Any) -> Answer | None:
+        if _is_to_come(response):
             self._fill_later(connection.park(), asked, response)
             return None
+        if type(response) is Reply:
+            response = response.response
         return asked.frame(encode_response(asked.route.api_key, asked.version, response))
 
     def _serve_in_line(self, slot: Slot, asked: Asked, frame: memoryview, position: int) -> Slices[None]:
@@ -196,19 +207,15 @@ class Dispatcher:
             self._forward(slot, asked, frame, request)
             return
         response = self._respond(slot.connection, asked, request)
-        if type(response) is Reply or iscoroutine(response):
-            self._fill_later(slot, asked, response)
-            return
         if type(response) is GeneratorType:
             response = yield from response
-        yield from self._encode_then_fill(slot, asked, response)
+        yield from self._answer_in_line(slot, asked, response)
 
     def _respond(self, connection: Connection, asked: Asked, request: object) -> Any:
         """What the handler says: an answer, a generator or a coroutine that makes it, or a reply that will have it."""
         assert asked.route.handle is not None
         context = Context(asked.version, asked.client_id, connection)
-        response = asked.route.handle(self._broker, context, request)
-        return response.response if type(response) is Reply and response.is_answered else response
+        return asked.route.handle(self._broker, context, request)
 
     def _fill_later(self, slot: Slot, asked: Asked, response: Reply | Coroutine[Any, Any, Any]) -> None:
         if isinstance(response, Reply):
@@ -226,13 +233,21 @@ class Dispatcher:
             while monotonic() < stop_s:
                 next(handling)
         except StopIteration as end:
-            return asked.frame(encode_response(asked.route.api_key, asked.version, end.value))
+            return self._answer_now(connection, asked, end.value)
         slot = connection.park()
         self._line.put(self._guarded(slot, asked, self._handle_then_fill(slot, asked, handling)))
         return None
 
     def _handle_then_fill(self, slot: Slot, asked: Asked, handling: Slices[Any]) -> Slices[None]:
         response = yield from handling
+        yield from self._answer_in_line(slot, asked, response)
+
+    def _answer_in_line(self, slot: Slot, asked: Asked, response: Any) -> Slices[None]:
+        if _is_to_come(response):
+            self._fill_later(slot, asked, response)
+            return
+        if type(response) is Reply:
+            response = response.response
         yield from self._encode_then_fill(slot, asked, response)
 
     def _encode_then_fill(self, slot: Slot, asked: Asked, response: Any) -> Slices[None]:

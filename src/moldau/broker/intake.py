@@ -35,7 +35,7 @@ class Intake:
         """Called when it is full, and when it is not any more: what is received at once is then small."""
 
     def has_room(self, size: int, own: int = 0) -> bool:
-        """For so many bytes more, beside the frame's own. One frame may be larger than all of it, if there is no other."""
+        """For so many bytes more, beside the frame's own. One frame may be larger than all, if there is no other."""
         return self.bytes_held + size <= self.bytes_max or self.bytes_held == own
 
     def take(self, size: int) -> None:

@@ -7,6 +7,9 @@ from moldau.broker.answers.metadata import PartitionShown, TopicShown
 from moldau.broker.interface import ClusterView
 from moldau.metadata.image import ClusterImage, Topic
 from moldau.metadata.records import NO_LEADER, PartitionState
+from moldau.runtime.line import Slices
+
+PARTITIONS_PER_PAUSE = 64
 
 
 def bits(*operations: int) -> int:
@@ -67,12 +70,17 @@ class Viewer:
             state.last_known_elr,
         )
 
-    def topic(self, topic: Topic, operations: int, first: int = 0, stop: int | None = None) -> TopicShown:
-        partitions = tuple(
-            [self.partition(index, state) for index, state in enumerate(topic.partitions[first:stop], first)]
-        )
+    def showing(
+        self, topic: Topic, operations: int, first: int = 0, stop: int | None = None
+    ) -> Slices[TopicShown]:
+        """A topic, with pauses between its partitions."""
+        partitions = []
+        for index, state in enumerate(topic.partitions[first:stop], first):
+            partitions.append(self.partition(index, state))
+            if index % PARTITIONS_PER_PAUSE == 0:
+                yield
         return TopicShown(
-            ErrorCode.none, topic.name, topic.topic_id, topic.is_internal, partitions, operations
+            ErrorCode.none, topic.name, topic.topic_id, topic.is_internal, tuple(partitions), operations
         )
 
 

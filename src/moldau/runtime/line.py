@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from moldau.runtime.ports import Clock, Tasks
 
@@ -42,9 +42,14 @@ def whole(work: Slices[T]) -> T:
             return value
 
 
-async def in_line(line: Line, work: Slices[T]) -> T:
+class Breathing(Protocol):
+    async def breathe(self) -> None:
+        """Let others run where the slice is used up."""
+        ...
+
+
+async def in_line(pace: Breathing, work: Slices[T]) -> T:
     """What work comes to, with others between its slices."""
-    pace = Pace(line.clock, line)
     while True:
         try:
             next(work)

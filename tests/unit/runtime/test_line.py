@@ -129,7 +129,7 @@ def test_what_work_comes_to_is_the_same_whole_and_in_line() -> None:
         ticks = iter(range(10_000))
         clock = SimpleNamespace(monotonic=lambda: next(ticks) * SLICE_S)
         line = Line(clock, SimpleNamespace(call_soon=loop.call_soon))  # type: ignore[arg-type]
-        result = await in_line(line, add())
+        result = await in_line(Pace(clock, line), add())  # type: ignore[arg-type]
         assert line.slices > 10
         return result
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from moldau.broker.answers.configs import AlterConfigsResourceResponse, AlterConfigsResponse
 from moldau.broker.interface import AdminBroker, Request, RequestContext
+from moldau.broker.paced import paced
 from moldau.controller.configs import Alteration, Alterations, AlterOutcome
 
 API_KEY = 33
@@ -19,17 +20,18 @@ def is_forwarded(_request: Request) -> bool:
 
 
 async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> AlterConfigsResponse:
-    resources = [
-        Alterations(
-            asked.resource_type,
-            asked.resource_name,
-            [Alteration(config.name, config.value) for config in asked.configs],
-            replace=True,
-        )
-        for asked in request.resources
-    ]
+    resources = await paced(context, _alterations, request.resources)
     outcomes = await broker.controller.alter_configs(resources, validate_only=request.validate_only)
     return AlterConfigsResponse(tuple(map(answer_for, outcomes)))
+
+
+def _alterations(asked: Request) -> Alterations:
+    return Alterations(
+        asked.resource_type,
+        asked.resource_name,
+        [Alteration(config.name, config.value) for config in asked.configs],
+        replace=True,
+    )
 
 
 def answer_for(outcome: AlterOutcome) -> AlterConfigsResourceResponse:

@@ -12,6 +12,7 @@ from moldau.broker.answers.topics import (
     ReassignablePartitionResponse,
 )
 from moldau.broker.interface import AdminBroker, Request, RequestContext
+from moldau.broker.paced import paced
 from moldau.controller.reassignments import Reassigned, Reassignment
 
 API_KEY = 45
@@ -28,14 +29,8 @@ async def handle(
 ) -> AlterPartitionReassignmentsResponse:
     if not request.topics:  # QuorumController's answer is then its message's defaults
         return AlterPartitionReassignmentsResponse((), "")
-    wanted = [
-        Reassignment(
-            TopicPartition(topic.name, partition.partition_index),
-            None if partition.replicas is None else tuple(partition.replicas),
-        )
-        for topic in request.topics
-        for partition in topic.partitions
-    ]
+    named = ((topic.name, partition) for topic in request.topics for partition in topic.partitions)
+    wanted = await paced(context, _reassignment, named)
     allow_change = getattr(request, "allow_replication_factor_change", True)
     outcomes = iter(await broker.controller.alter_reassignments(wanted, may_change_factor=allow_change))
     topics = tuple(
@@ -46,6 +41,12 @@ async def handle(
         for topic in request.topics
     )
     return AlterPartitionReassignmentsResponse(topics, None, allow_change)
+
+
+def _reassignment(named: tuple[str, Request]) -> Reassignment:
+    topic, partition = named
+    replicas = None if partition.replicas is None else tuple(partition.replicas)
+    return Reassignment(TopicPartition(topic, partition.partition_index), replicas)
 
 
 def _answer(outcome: Reassigned) -> ReassignablePartitionResponse:

@@ -11,6 +11,7 @@ from moldau.broker.answers.groups import ConsumerGroupDescribeResponse, Describe
 from moldau.broker.handlers.consumer_group_heartbeat import is_served
 from moldau.broker.handlers.describe_groups import GROUP_OPERATIONS
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
+from moldau.broker.paced import awaited
 from moldau.coordinator.group.consumer.messages import DescribedGroup
 
 API_KEY = 69
@@ -22,7 +23,9 @@ async def handle(
 ) -> ConsumerGroupDescribeResponse:
     asked = request.include_authorized_operations
     operations = GROUP_OPERATIONS if asked else OPERATIONS_UNASKED
-    groups = [await _describe(broker, group_id, operations) for group_id in request.group_ids]
+    groups = await awaited(
+        context, lambda group_id: _describe(broker, group_id, operations), dict.fromkeys(request.group_ids)
+    )
     return ConsumerGroupDescribeResponse(tuple(groups))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from moldau.broker.answers.topics import CreatePartitionsResponse, CreatePartitionsTopicResult
 from moldau.broker.interface import AdminBroker, Request, RequestContext
+from moldau.broker.paced import paced
 from moldau.controller.topics import MorePartitions
 
 API_KEY = 37
@@ -16,17 +17,18 @@ def is_forwarded(_request: Request) -> bool:
 
 
 async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> CreatePartitionsResponse:
-    topics = [
-        MorePartitions(
-            topic.name,
-            topic.count,
-            None if topic.assignments is None else [tuple(one.broker_ids) for one in topic.assignments],
-        )
-        for topic in request.topics
-    ]
+    topics = await paced(context, _more_partitions, request.topics)
     outcomes = await broker.controller.create_partitions(topics, validate_only=request.validate_only)
     return CreatePartitionsResponse(
         tuple(
             CreatePartitionsTopicResult(outcome.name, outcome.error, outcome.message) for outcome in outcomes
         )
+    )
+
+
+def _more_partitions(topic: Request) -> MorePartitions:
+    return MorePartitions(
+        topic.name,
+        topic.count,
+        None if topic.assignments is None else [tuple(one.broker_ids) for one in topic.assignments],
     )

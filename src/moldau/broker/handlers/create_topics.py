@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from moldau.broker.answers.topics import CreatableTopicResult, CreateTopicsResponse
 from moldau.broker.interface import AdminBroker, Request, RequestContext
+from moldau.broker.paced import paced
 from moldau.config.describe import effective_topic
 from moldau.controller.topics import CreateOutcome, NewTopic
 
@@ -26,19 +27,21 @@ def is_forwarded(_request: Request) -> bool:
 
 
 async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> CreateTopicsResponse:
-    topics = [
-        NewTopic(
-            topic.name,
-            topic.num_partitions,
-            topic.replication_factor,
-            [(one.partition_index, tuple(one.broker_ids)) for one in topic.assignments],
-            [(config.name, config.value) for config in topic.configs],
-        )
-        for topic in request.topics
-    ]
+    topics = await paced(context, _new_topic, request.topics)
     outcomes = await broker.controller.create_topics(topics, validate_only=request.validate_only)
     with_settings = context.version >= SETTINGS_SINCE_VERSION
-    return CreateTopicsResponse(tuple(_answer(broker, outcome, with_settings) for outcome in outcomes))
+    answers = await paced(context, lambda outcome: _answer(broker, outcome, with_settings), outcomes)
+    return CreateTopicsResponse(tuple(answers))
+
+
+def _new_topic(topic: Request) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        [(one.partition_index, tuple(one.broker_ids)) for one in topic.assignments],
+        [(config.name, config.value) for config in topic.configs],
+    )
 
 
 def _answer(broker: AdminBroker, outcome: CreateOutcome, with_settings: bool) -> CreatableTopicResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from moldau.broker.answers.groups import DeletableGroupResult, DeleteGroupsResponse
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
+from moldau.broker.paced import awaited, paced
 from moldau.coordinator.reply import Reply
 
 API_KEY = 42
@@ -13,12 +14,17 @@ VERSIONS = (0, 2)
 async def handle(
     broker: CoordinatorBroker, context: RequestContext, request: Request
 ) -> DeleteGroupsResponse:
-    replies = {group_id: _delete(broker, group_id) for group_id in request.groups_names}
-    results = [DeletableGroupResult(group_id, await reply) for group_id, reply in replies.items()]
-    return DeleteGroupsResponse(tuple(results))
+    names = dict.fromkeys(request.groups_names)
+    replies = await paced(context, lambda group_id: (group_id, _delete(broker, group_id)), names)
+    return DeleteGroupsResponse(tuple(await awaited(context, _result, replies)))
 
 
 def _delete(broker: CoordinatorBroker, group_id: str) -> Reply:
     return broker.coordinators.groups.write(
         group_id, lambda shard, _moment, reply: shard.delete(group_id, reply), lambda error: error
     )
+
+
+async def _result(deletion: tuple[str, Reply]) -> DeletableGroupResult:
+    group_id, reply = deletion
+    return DeletableGroupResult(group_id, await reply)

@@ -46,6 +46,7 @@ async def handle(broker: DataBroker, context: RequestContext, request: Request) 
     refused: dict[Place, ErrorCode] = {}
     moved: dict[Place, tuple[Partition, int]] = {}
     for (name, index), offset in wanted.items():
+        await context.breathe()
         try:
             moved[name, index] = _delete_before(broker, name, index, offset)
         except KafkaError as refusal:
@@ -56,6 +57,7 @@ async def handle(broker: DataBroker, context: RequestContext, request: Request) 
         await _make_durable(broker)
     topics: dict[str, list[DeleteRecordsPartitionResult]] = {}
     for name, index in wanted:
+        await context.breathe()
         low_watermark, error = UNKNOWN, refused.get((name, index), ErrorCode.none)
         if not error:
             low_watermark, error = await _until_all_begin_there(broker, *moved[name, index], deadline_s)

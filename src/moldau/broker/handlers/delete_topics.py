@@ -10,6 +10,7 @@ from __future__ import annotations
 from moldau.base.errors import ErrorCode
 from moldau.broker.answers.topics import DeletableTopicResult, DeleteTopicsResponse
 from moldau.broker.interface import AdminBroker, Request, RequestContext
+from moldau.broker.paced import paced
 from moldau.controller.topics import DeleteOutcome, TopicReference
 
 API_KEY = 20
@@ -26,11 +27,13 @@ def is_forwarded(_request: Request) -> bool:
 
 async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> DeleteTopicsResponse:
     if context.version >= BY_ID_SINCE_VERSION:
-        topics = [TopicReference(topic.name, topic.topic_id) for topic in request.topics]
+        by_id = await paced(context, lambda topic: TopicReference(topic.name, topic.topic_id), request.topics)
+        outcomes = await broker.controller.delete_topics(by_id)
     else:
-        topics = [TopicReference(name) for name in request.topic_names]
-    outcomes = await broker.controller.delete_topics(topics)
-    return DeleteTopicsResponse(tuple(_answer(context, outcome) for outcome in outcomes))
+        by_name = await paced(context, TopicReference, request.topic_names)
+        outcomes = await broker.controller.delete_topics(by_name)
+    answers = await paced(context, lambda outcome: _answer(context, outcome), outcomes)
+    return DeleteTopicsResponse(tuple(answers))
 
 
 def _answer(context: RequestContext, outcome: DeleteOutcome) -> DeletableTopicResult:

@@ -7,12 +7,14 @@ What is told is made in `config.describe`. A broker answers for itself and for t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.broker.answers.configs import DescribeConfigsResponse, DescribeConfigsResult
 from moldau.broker.interface import ClusterView, Request, RequestContext
 from moldau.broker.loggers import describe_loggers
+from moldau.broker.paced import in_slices
 from moldau.config.describe import (
     ConfigEntry,
     describe_broker,
@@ -23,9 +25,12 @@ from moldau.config.describe import (
 )
 from moldau.controller.names import check_topic_name
 from moldau.metadata.records import ConfigResource, ResourceType
+from moldau.runtime.line import Slices
 
 API_KEY = 32
 VERSIONS = (1, 4)
+
+ENTRIES_KEPT = 8
 
 _MALFORMED = (
     "This most likely occurs because of a request being malformed by the client library or the message was "
@@ -33,22 +38,28 @@ _MALFORMED = (
 )
 
 
-def handle(broker: ClusterView, context: RequestContext, request: Request) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(tuple(_answer(broker, request, asked) for asked in request.resources))
+def handle(broker: ClusterView, context: RequestContext, request: Request) -> Slices[DescribeConfigsResponse]:
+    """The same question is answered once; of one that is named with other keys again, the settings are kept."""
+    entries_of = lru_cache(maxsize=ENTRIES_KEPT)(partial(_entries, broker))
+    asked = dict.fromkeys(request.resources)
+    results = yield from in_slices(partial(_answer, entries_of, request), asked)
+    return DescribeConfigsResponse(tuple(results))
 
 
-def _answer(broker: ClusterView, request: Request, asked: Request) -> DescribeConfigsResult:
+def _answer(
+    entries_of: Callable[[int, str], list[ConfigEntry]], request: Request, asked: Request
+) -> DescribeConfigsResult:
     error, message = ErrorCode.none, ""
     entries: tuple[ConfigEntry, ...] = ()
     try:
-        entries = _shown(_entries(broker, asked.resource_type, asked.resource_name), request, asked)
+        entries = _shown(entries_of(asked.resource_type, asked.resource_name), request, asked)
     except KafkaError as failure:
         error, message = failure.code, failure.message or ""
     return DescribeConfigsResult(error, message, asked.resource_type, asked.resource_name, entries)
 
 
 def _shown(entries: Sequence[ConfigEntry], request: Request, asked: Request) -> tuple[ConfigEntry, ...]:
-    names = asked.configuration_keys
+    names = frozenset(asked.configuration_keys or ())
     synonyms = getattr(request, "include_synonyms", False)
     docs = getattr(request, "include_documentation", False)
     return tuple(

@@ -31,6 +31,9 @@ async def handle(broker: DataBroker, context: RequestContext, request: Request) 
     folders = broker.log_manager.folders
     by_folder: dict[str, Topics] = {folder.path: {} for folder in folders}
     for place in _asked(broker, request.topics):
+        await context.breathe()
+        if place not in broker.partitions:
+            continue  # gone meanwhile
         log = broker.partitions[place].log
         folder = log.folder.rpartition("/")[0]
         by_folder.setdefault(folder, {}).setdefault(place.topic, []).append(

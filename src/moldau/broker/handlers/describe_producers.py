@@ -9,6 +9,7 @@ from moldau.broker.answers.common import TopicResult
 from moldau.broker.answers.logs import DescribeProducersResponse, PartitionProducers, ProducerState
 from moldau.broker.interface import DataBroker, Request, RequestContext
 from moldau.controller.names import invalid_topic_name
+from moldau.runtime.line import Slices
 
 API_KEY = 61
 VERSIONS = (0, 0)
@@ -16,14 +17,19 @@ VERSIONS = (0, 0)
 NOT_HOSTED = "This server does not host this topic-partition."
 
 
-def handle(broker: DataBroker, context: RequestContext, request: Request) -> DescribeProducersResponse:
+def handle(
+    broker: DataBroker, context: RequestContext, request: Request
+) -> Slices[DescribeProducersResponse]:
+    """A partition that is named twice is answered once."""
+    topics: dict[str, dict[int, PartitionProducers]] = {}
+    for topic in request.topics:
+        answers = topics.setdefault(topic.name, {})
+        for index in topic.partition_indexes:
+            if index not in answers:
+                answers[index] = _describe(broker, topic.name, index)
+            yield
     return DescribeProducersResponse(
-        tuple(
-            TopicResult(
-                topic.name, tuple(_describe(broker, topic.name, index) for index in topic.partition_indexes)
-            )
-            for topic in request.topics
-        )
+        tuple(TopicResult(name, tuple(answers.values())) for name, answers in topics.items())
     )
 
 

@@ -14,12 +14,15 @@ from moldau.broker.answers.metadata import Cursor, DescribeTopicPartitionsRespon
 from moldau.broker.interface import ClusterView, Request, RequestContext
 from moldau.broker.topic_view import TOPIC_OPERATIONS, Viewer
 from moldau.controller.names import invalid_topic_name
+from moldau.runtime.line import Slices
 
 API_KEY = 75
 VERSIONS = (0, 0)
 
 
-def handle(broker: ClusterView, context: RequestContext, request: Request) -> DescribeTopicPartitionsResponse:
+def handle(
+    broker: ClusterView, context: RequestContext, request: Request
+) -> Slices[DescribeTopicPartitionsResponse]:
     cursor = request.cursor
     asked = sorted({topic.name for topic in request.topics}) or sorted(broker.image.topics)
     names = [name for name in asked if cursor is None or name >= cursor.topic_name]
@@ -32,15 +35,16 @@ def handle(broker: ClusterView, context: RequestContext, request: Request) -> De
         return DescribeTopicPartitionsResponse(tuple(refused))
     limit = max(1, min(request.response_partition_limit, broker.config["max.request.partition.size.limit"]))
     viewer = Viewer(broker.image, context.listener_name)
-    topics, next_cursor = _page(broker, viewer, names, cursor, limit)
+    topics, next_cursor = yield from _page(broker, viewer, names, cursor, limit)
     return DescribeTopicPartitionsResponse(tuple(topics), next_cursor)
 
 
 def _page(
     broker: ClusterView, viewer: Viewer, names: list[str], cursor: Request, room: int
-) -> tuple[list[TopicShown], Cursor | None]:
+) -> Slices[tuple[list[TopicShown], Cursor | None]]:
     topics: list[TopicShown] = []
     for name in names:
+        yield
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         if room == 0:
             return topics, Cursor(name, first)
@@ -51,7 +55,7 @@ def _page(
             topics.append(_missing(name, error, TOPIC_OPERATIONS))
             continue
         stop = min(first + room, len(topic.partitions))
-        topics.append(viewer.topic(topic, TOPIC_OPERATIONS, first, stop))
+        topics.append((yield from viewer.showing(topic, TOPIC_OPERATIONS, first, stop)))
         room -= max(0, stop - first)
         if stop < len(topic.partitions):
             return topics, Cursor(name, stop)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from moldau.base.errors import ErrorCode
 from moldau.broker.answers.transactions import DescribeTransactionsResponse, TopicData, TransactionState
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
+from moldau.broker.paced import awaited
 from moldau.coordinator.transaction.messages import Described
 
 API_KEY = 65
@@ -14,7 +15,8 @@ VERSIONS = (0, 0)
 async def handle(
     broker: CoordinatorBroker, context: RequestContext, request: Request
 ) -> DescribeTransactionsResponse:
-    states = [await _describe(broker, transactional_id) for transactional_id in request.transactional_ids]
+    ids = dict.fromkeys(request.transactional_ids)
+    states = await awaited(context, lambda transactional_id: _describe(broker, transactional_id), ids)
     return DescribeTransactionsResponse(tuple(states))
 
 

@@ -26,7 +26,7 @@ async def handle(broker: ServingBroker, context: RequestContext, request: Reques
             return EnvelopeResponse(None, ErrorCode.invalid_request)
         if not route.min_version <= version <= route.max_version:
             return EnvelopeResponse(None, ErrorCode.unsupported_version)
-        inner = await in_line(broker.line, decoding(api_key, version, frame, position))
+        inner = await in_line(context, decoding(api_key, version, frame, position))
     except WireError:
         return EnvelopeResponse(None, ErrorCode.invalid_request)
     client_id = client_id_of(frame, client_id_stop)
@@ -34,5 +34,5 @@ async def handle(broker: ServingBroker, context: RequestContext, request: Reques
         response = await answer_of(broker, route, context.within(version, client_id), inner)
     except KafkaError as error:  # it is not the controller any more
         return EnvelopeResponse(None, error.code)
-    body = await in_line(broker.line, encoding(api_key, version, response))
+    body = await in_line(context, encoding(api_key, version, response))
     return EnvelopeResponse(response_header(api_key, version, correlation_id) + body)

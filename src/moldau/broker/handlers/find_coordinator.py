@@ -17,6 +17,7 @@ from moldau.base.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from moldau.broker.advertised import endpoint_of
 from moldau.broker.answers.groups import Coordinator, FindCoordinatorResponse
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
+from moldau.broker.paced import awaited
 
 API_KEY = 10
 VERSIONS = (0, 6)
@@ -37,15 +38,16 @@ async def handle(
 ) -> FindCoordinatorResponse:
     key_type: int = getattr(request, "key_type", KEY_TYPE_GROUP)
     if context.version >= BATCHED_SINCE_VERSION:
-        coordinators = [await _find(broker, context, key_type, key) for key in request.coordinator_keys]
-        return FindCoordinatorResponse(tuple(coordinators))
-    found = await _find(broker, context, key_type, request.key)
+        keys = dict.fromkeys(request.coordinator_keys)
+        found = await awaited(context, lambda key: _find(broker, context, key_type, key), keys)
+        return FindCoordinatorResponse(tuple(found))
+    one = await _find(broker, context, key_type, request.key)
     return FindCoordinatorResponse(
-        error_code=found.error_code,
-        error_message=found.error_message if found.error_code else "NONE",
-        node_id=found.node_id,
-        host=found.host,
-        port=found.port,
+        error_code=one.error_code,
+        error_message=one.error_message if one.error_code else "NONE",
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
     )
 
 

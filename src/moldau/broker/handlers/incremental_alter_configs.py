@@ -10,6 +10,7 @@ from moldau.broker.answers.configs import AlterConfigsResponse
 from moldau.broker.handlers.alter_configs import answer_for
 from moldau.broker.interface import AdminBroker, Request, RequestContext
 from moldau.broker.loggers import alter_loggers
+from moldau.broker.paced import paced
 from moldau.controller.configs import Alteration, Alterations, AlterOutcome
 from moldau.metadata.records import ResourceType
 
@@ -23,24 +24,26 @@ def is_forwarded(request: Request) -> bool:
 
 
 async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> AlterConfigsResponse:
-    resources = [
-        Alterations(
-            asked.resource_type,
-            asked.resource_name,
-            [Alteration(config.name, config.value, config.config_operation) for config in asked.configs],
-        )
-        for asked in request.resources
-    ]
+    resources = await paced(context, _alterations, request.resources)
     validate_only = request.validate_only
     kept = [asked for asked in resources if asked.type != ResourceType.BROKER_LOGGER]
     outcomes = iter(await broker.controller.alter_configs(kept, validate_only=validate_only) if kept else ())
-    answers = [
-        _alter_loggers(broker, asked, validate_only)
-        if asked.type == ResourceType.BROKER_LOGGER
-        else next(outcomes)
-        for asked in resources
-    ]
+
+    def outcome_for(asked: Alterations) -> AlterOutcome:
+        if asked.type == ResourceType.BROKER_LOGGER:
+            return _alter_loggers(broker, asked, validate_only)
+        return next(outcomes)
+
+    answers = await paced(context, outcome_for, resources)
     return AlterConfigsResponse(tuple(map(answer_for, answers)))
+
+
+def _alterations(asked: Request) -> Alterations:
+    return Alterations(
+        asked.resource_type,
+        asked.resource_name,
+        [Alteration(config.name, config.value, config.config_operation) for config in asked.configs],
+    )
 
 
 def _alter_loggers(broker: AdminBroker, asked: Alterations, validate_only: bool) -> AlterOutcome:

@@ -30,6 +30,7 @@ async def handle(broker: CoordinatorBroker, context: RequestContext, request: Re
         if isinstance(listed, ErrorCode):
             return ListGroupsResponse(listed)
         groups += listed
+        await context.breathe()
     wanted = (
         group
         for group in groups

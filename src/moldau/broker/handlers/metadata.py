@@ -27,6 +27,7 @@ from moldau.broker.interface import AdminBroker, Request, RequestContext
 from moldau.broker.topic_view import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, Viewer, controller_shown
 from moldau.controller.names import invalid_topic_name
 from moldau.controller.topics import NewTopic
+from moldau.runtime.line import Slices, in_line
 
 log = logging.getLogger(__name__)
 
@@ -41,19 +42,41 @@ _TOLD = (ErrorCode.invalid_topic_exception, ErrorCode.invalid_replication_factor
 
 def handle(
     broker: AdminBroker, context: RequestContext, request: Request
-) -> MetadataResponse | Awaitable[MetadataResponse]:
+) -> MetadataResponse | Slices[MetadataResponse | Awaitable[MetadataResponse]]:
     if asks_for_all(context.version, request.topics):
-        viewer, operations = _viewer(broker, context), _operations(request)
-        topics = [viewer.topic(topic, operations) for topic in broker.image.topics.values()]
-        return _answer(broker, context, request, topics)
+        return _answer_for_all(broker, context, request)
     if context.version < BY_ID_SINCE_VERSION and any(
         _id(asked) is not None or asked.name is None for asked in request.topics
     ):
         return _refused(request)
-    missing = _to_create(broker, request)
-    if missing:
-        return _create_then_answer(broker, context, request, missing)
+    if getattr(request, "allow_auto_topic_creation", True) and broker.config["auto.create.topics.enable"]:
+        return _answer_or_create(broker, context, request)
     return _answer_for(broker, context, request, {})
+
+
+def _answer_or_create(
+    broker: AdminBroker, context: RequestContext, request: Request
+) -> Slices[MetadataResponse | Awaitable[MetadataResponse]]:
+    missing: dict[str, None] = {}
+    for asked in request.topics:
+        name = asked.name
+        if _id(asked) is None and name is not None and name not in broker.image.topics:
+            if invalid_topic_name(name) is None:
+                missing[name] = None
+            yield
+    if missing:
+        return _create_then_answer(broker, context, request, list(missing))
+    return (yield from _answer_for(broker, context, request, {}))
+
+
+def _answer_for_all(
+    broker: AdminBroker, context: RequestContext, request: Request
+) -> Slices[MetadataResponse]:
+    viewer, operations = _viewer(broker, context), _operations(request)
+    topics = []
+    for topic in list(broker.image.topics.values()):
+        topics.append((yield from viewer.showing(topic, operations)))
+    return _answer(broker, context, request, topics)
 
 
 def asks_for_all(version: int, topics: Sequence[Request] | None) -> bool:
@@ -62,18 +85,6 @@ def asks_for_all(version: int, topics: Sequence[Request] | None) -> bool:
 
 def _id(asked: Request) -> UUID | None:
     return getattr(asked, "topic_id", None)
-
-
-def _to_create(broker: AdminBroker, request: Request) -> list[str]:
-    if (
-        not getattr(request, "allow_auto_topic_creation", True)
-        or not broker.config["auto.create.topics.enable"]
-    ):
-        return []
-    names = dict.fromkeys(
-        asked.name for asked in request.topics if _id(asked) is None and asked.name is not None
-    )
-    return [name for name in names if name not in broker.image.topics and invalid_topic_name(name) is None]
 
 
 async def _create_then_answer(
@@ -85,12 +96,12 @@ async def _create_then_answer(
     except KafkaError as error:  # nobody is the controller now: the client asks again
         log.info("cannot create %s: %s", ", ".join(names), error)
         created = dict.fromkeys(names, ErrorCode.leader_not_available)
-    return _answer_for(broker, context, request, created)
+    return await in_line(context, _answer_for(broker, context, request, created))
 
 
 def _answer_for(
     broker: AdminBroker, context: RequestContext, request: Request, created: dict[str, ErrorCode]
-) -> MetadataResponse:
+) -> Slices[MetadataResponse]:
     topics = {}
     viewer = _viewer(broker, context)
     by_id = [asked for asked in request.topics if _id(asked) is not None]
@@ -98,7 +109,8 @@ def _answer_for(
         topic_id = _id(asked)
         key = asked.name if topic_id is None else topic_id
         if key not in topics:
-            topics[key] = _one(broker, viewer, request, asked.name, topic_id, created)
+            topics[key] = yield from _one(broker, viewer, request, asked.name, topic_id, created)
+        yield
     return _answer(broker, context, request, list(topics.values()))
 
 
@@ -116,18 +128,18 @@ def _one(
     name: str | None,
     topic_id: UUID | None,
     created: dict[str, ErrorCode],
-) -> TopicShown:
+) -> Slices[TopicShown]:
     image = broker.image
     if topic_id is not None:
         topic = image.topic_by_id.get(topic_id)
         if topic is None:
             return _missing(ErrorCode.unknown_topic_id, None, topic_id, OPERATIONS_UNASKED)
-        return viewer.topic(topic, _operations(request))
+        return (yield from viewer.showing(topic, _operations(request)))
     if name is None:
         return _missing(ErrorCode.invalid_request, None, None, OPERATIONS_UNASKED)
     topic = image.topics.get(name)
     if topic is not None:
-        return viewer.topic(topic, _operations(request))
+        return (yield from viewer.showing(topic, _operations(request)))
     error = ErrorCode.unknown_topic_or_partition
     if invalid_topic_name(name) is not None:
         error = ErrorCode.invalid_topic_exception

@@ -14,9 +14,11 @@ from moldau.base.errors import ErrorCode
 from moldau.broker.answers.common import PartitionError
 from moldau.broker.answers.groups import OffsetCommitResponse, OffsetCommitResponseTopic
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
+from moldau.broker.paced import ELEMENTS_PER_PAUSE
 from moldau.coordinator.group.messages import Commit, OffsetToCommit
 from moldau.coordinator.reply import Reply
 from moldau.metadata.image import ClusterImage, Topic
+from moldau.runtime.line import Slices
 from moldau.wire.times import milliseconds
 
 API_KEY = 8
@@ -30,13 +32,15 @@ NO_RETENTION = -1
 
 def handle(
     broker: CoordinatorBroker, context: RequestContext, request: Request
-) -> Reply | OffsetCommitResponse:
+) -> Slices[Reply | OffsetCommitResponse]:
     refused: dict[object, OffsetCommitResponseTopic] = {}  # the partitions that are not there
     accepted: list[tuple[OffsetCommitResponseTopic, OffsetToCommit]] = []
     for asked in request.topics:
         topic = find_topic(broker.image, context.version, asked)
         answer = _topic(asked)
-        for partition in asked.partitions:
+        for number, partition in enumerate(asked.partitions):
+            if number % ELEMENTS_PER_PAUSE == 0:
+                yield
             index = partition.partition_index
             if topic is not None and 0 <= index < len(topic.partitions):
                 accepted.append((answer, _offset(topic, partition)))

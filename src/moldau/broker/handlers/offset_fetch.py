@@ -25,6 +25,7 @@ from moldau.broker.answers.groups import (
     OffsetFetchResponseTopic,
 )
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
+from moldau.broker.paced import awaited
 from moldau.coordinator.group.commits import Fetched, PartitionWanted
 from moldau.coordinator.group.shard import GroupShard
 from moldau.coordinator.shard import Moment
@@ -44,8 +45,9 @@ async def handle(broker: CoordinatorBroker, context: RequestContext, request: Re
     if context.version < SEVERAL_SINCE_VERSION:
         shown = await _fetch(broker, context.version, request, request)
         return OffsetFetchResponse(topics=shown.topics, error_code=shown.error_code)
-    groups = [await _fetch(broker, context.version, request, group) for group in request.groups]
-    return OffsetFetchResponse(tuple(groups))
+    groups = dict.fromkeys(request.groups)  # the same question is answered once
+    found = await awaited(context, lambda group: _fetch(broker, context.version, request, group), groups)
+    return OffsetFetchResponse(tuple(found))
 
 
 async def _fetch(

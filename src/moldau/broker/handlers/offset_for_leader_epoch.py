@@ -5,6 +5,8 @@ Consumers and followers find with it whether what they hold has been truncated a
 
 from __future__ import annotations
 
+from functools import partial
+
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.broker.answers.logs import (
     EpochEndOffset,
@@ -12,6 +14,8 @@ from moldau.broker.answers.logs import (
     OffsetForLeaderTopicResult,
 )
 from moldau.broker.interface import DataBroker, Request, RequestContext
+from moldau.broker.paced import in_slices
+from moldau.runtime.line import Slices
 
 API_KEY = 23
 VERSIONS = (2, 4)
@@ -19,15 +23,15 @@ VERSIONS = (2, 4)
 NO_EPOCH = -1
 
 
-def handle(broker: DataBroker, context: RequestContext, request: Request) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        tuple(
-            OffsetForLeaderTopicResult(
-                topic.topic, tuple(_find(broker, topic.topic, wanted) for wanted in topic.partitions)
-            )
-            for topic in request.topics
-        )
-    )
+def handle(
+    broker: DataBroker, context: RequestContext, request: Request
+) -> Slices[OffsetForLeaderEpochResponse]:
+    topics = []
+    for topic in request.topics:
+        found = yield from in_slices(partial(_find, broker, topic.topic), topic.partitions)
+        topics.append(OffsetForLeaderTopicResult(topic.topic, tuple(found)))
+        yield
+    return OffsetForLeaderEpochResponse(tuple(topics))
 
 
 def _find(broker: DataBroker, topic: str, wanted: Request) -> EpochEndOffset:

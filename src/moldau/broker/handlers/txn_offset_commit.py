@@ -43,6 +43,7 @@ async def handle(
     errors: dict[str, dict[int, ErrorCode]] = {}
     for asked in request.topics:
         topic = broker.image.topics.get(asked.name)
+        await context.breathe()
         for partition in asked.partitions:
             index = partition.partition_index
             if topic is not None and 0 <= index < len(topic.partitions):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from inspect import iscoroutine
+from inspect import iscoroutine, isgenerator
 from types import ModuleType, SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -16,6 +16,7 @@ from moldau.controller.persistence import PersistentImage
 from moldau.controller.topics import NewTopic
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.records import Delta
+from moldau.runtime.line import whole
 from moldau.sim.random import SimRandom
 from moldau.store.memory import MemoryStore
 from moldau.wire.codec import decode_request, decode_response, encode_request, encode_response
@@ -120,8 +121,11 @@ class AdminBroker:
             local_address=local_address,
             client_id="test",
             principal="User:ANONYMOUS",
+            breathe=lambda: asyncio.sleep(0),
         )
         response = handler.handle(self, context, request)
+        if isgenerator(response):
+            response = whole(response)
         if iscoroutine(response):
             response = asyncio.run(response)
         answer = encode_response(handler.API_KEY, version, response)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Generator, Iterator, Sequence
 from enum import IntEnum
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -28,10 +28,19 @@ TYPED = {
 
 def answer_of(route: Route) -> Any:
     """The one type that a handler answers with, whether at once, later, or through a coordinator's reply."""
-    returned = get_type_hints(route.handle)["return"]
-    found = {get_args(one)[0] if get_origin(one) is Awaitable else one for one in parts(returned)} - {Reply}
-    (answer,) = found
+    (answer,) = set(answers_in(get_type_hints(route.handle)["return"])) - {Reply}
     return answer
+
+
+def answers_in(hint: Any) -> Iterator[Any]:
+    """Those that a handler returns, within what it makes them by."""
+    for one in parts(hint):
+        if get_origin(one) is Awaitable:
+            yield from answers_in(get_args(one)[0])
+        elif get_origin(one) is Generator:
+            yield from answers_in(get_args(one)[2])
+        else:
+            yield one
 
 
 def parts(hint: Any) -> tuple[Any, ...]:

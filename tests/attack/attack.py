@@ -6,13 +6,14 @@ what `prepare` returns is the second part. It gets the time at which it has to b
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from .client import Client, Volleyed, connect, decoded, first_error, volley
-from .requests import frame
+from .requests import Values, frame
 from .target import Target
 
 HOLD_S = 3.0
@@ -120,7 +121,7 @@ def unread(make: Callable[[Target], bytes], connections: int) -> Prepare:
 
 
 @contextmanager
-def several(address: str, count: int) -> Iterator[list]:
+def several(address: str, count: int) -> Iterator[list[socket.socket]]:
     with ExitStack() as stack:
         yield [stack.enter_context(connect(address)) for _ in range(count)]
 
@@ -156,6 +157,6 @@ def in_turn(steps: Callable[[Target], Iterator[tuple[str, int, bytes]]]) -> Prep
     return prepare
 
 
-def one(api: str, version: int, values: Callable[[Target], dict], **options: bytes) -> Prepare:
+def one(api: str, version: int, values: Callable[[Target], Values]) -> Prepare:
     """One request, by its fields."""
-    return request(api, version, lambda target: frame(api, version, values(target), **options))
+    return request(api, version, lambda target: frame(api, version, values(target)))

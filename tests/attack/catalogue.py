@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from . import from_schema, issue
+from . import bombs, floods, from_schema, giant, issue
 from .attack import Attack
 
 
 def all_attacks() -> list[Attack]:
     return [
         *issue.rows(),
+        *bombs.batches(),
+        *bombs.expressions(),
+        *floods.unread_answers(),
+        *floods.connections(),
+        *giant.all_giants(),
         *from_schema.on_arrays(),
         *from_schema.on_tagged_fields(),
         *from_schema.pipelines(),

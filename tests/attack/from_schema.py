@@ -40,35 +40,27 @@ PIPELINED = 20_000
 TAGS = 52_000_000
 TAGS_QUICK = 1_000_000
 
-CHANGES = frozenset(
-    [
-        "CreateTopics",
-        "DeleteTopics",
-        "CreatePartitions",
-        "AlterConfigs",
-        "IncrementalAlterConfigs",
-        "DeleteGroups",
-        "DeleteRecords",
-        "OffsetCommit",
-        "OffsetDelete",
-        "TxnOffsetCommit",
-        "WriteTxnMarkers",
-        "AddPartitionsToTxn",
-        "AddOffsetsToTxn",
-        "EndTxn",
-        "InitProducerId",
-        "UnregisterBroker",
-        "AlterReplicaLogDirs",
-        "AlterPartitionReassignments",
-        "ElectLeaders",
-        "JoinGroup",
-        "LeaveGroup",
-        "SyncGroup",
-        "ConsumerGroupHeartbeat",
-        "Produce",
-    ]
+MAKES = ("CreateTopics", "CreatePartitions", "OffsetCommit", "InitProducerId", "JoinGroup")
+"""APIs that make something of any name."""
+CHANGES = (
+    "DeleteTopics",
+    "DeleteGroups",
+    "DeleteRecords",
+    "AlterConfigs",
+    "IncrementalAlterConfigs",
+    "OffsetDelete",
+    "TxnOffsetCommit",
+    "WriteTxnMarkers",
+    "AddPartitionsToTxn",
+    "AddOffsetsToTxn",
+    "EndTxn",
+    "UnregisterBroker",
+    "AlterReplicaLogDirs",
+    "AlterPartitionReassignments",
+    "ConsumerGroupHeartbeat",
+    *MAKES,
 )
-"""APIs whose requests may leave something behind: the broker is replaced after them."""
+"""APIs that change what is named. After such an attack the broker is replaced."""
 
 
 def on_arrays() -> Iterator[Attack]:
@@ -97,7 +89,6 @@ def _on_array(route: Route, version: int, path: Path) -> Iterator[Attack]:
             f"{where}, least: {total_bytes // MB} MB",
             request(route.name, version, make),
             is_quick=total_bytes == QUICK_LEAST_BYTES,
-            spoils=route.name in CHANGES,
         )
     for count in SAME_COUNTS:
         make = partial(_full_of_same, route, version, path, count)
@@ -112,7 +103,7 @@ def _on_array(route: Route, version: int, path: Path) -> Iterator[Attack]:
         f"{where}, different: {DIFFERENT_BYTES // MB} MB",
         request(route.name, version, make),
         is_quick=is_newest,
-        spoils=route.name in CHANGES,
+        spoils=route.name in MAKES,
     )
 
 

@@ -142,7 +142,7 @@ def _read_all(client: Client, data: bytes, count: int, deadline_s: float) -> Out
 def heartbeat_with(expression: str) -> Prepare:
     """A member of a KIP-848 group joins with a regular expression, where there are topics with long names."""
 
-    def values(target: Target) -> dict:
+    def values(target: Target) -> Values:
         target.ensure(content.long_topics)
         return {
             "group_id": f"attack-expression-{time.monotonic_ns()}",
@@ -157,7 +157,7 @@ def heartbeat_with(expression: str) -> Prepare:
 
 
 def describe_heavy_group(count: int) -> Prepare:
-    def values(target: Target) -> dict:
+    def values(target: Target) -> Values:
         target.ensure(content.heavy_group)
         return {"groups": [content.HEAVY_GROUP] * count}
 
@@ -165,7 +165,7 @@ def describe_heavy_group(count: int) -> Prepare:
 
 
 def all_offsets_again(count: int) -> Prepare:
-    def values(target: Target) -> dict:
+    def values(target: Target) -> Values:
         target.ensure(content.wide_group)
         return {"groups": [{"group_id": content.WIDE_GROUP, "topics": None}] * count}
 
@@ -173,7 +173,7 @@ def all_offsets_again(count: int) -> Prepare:
 
 
 def producers_again(count: int) -> Prepare:
-    def values(target: Target) -> dict:
+    def values(target: Target) -> Values:
         target.ensure(content.many_producers)
         return {"topics": [{"name": content.PRODUCERS_TOPIC, "partition_indexes": [0] * count}]}
 
@@ -221,11 +221,10 @@ def rows() -> Iterator[Attack]:
         is_quick=True,
         spoils=True,
     )
-    future = lambda _: produce_frame(
-        content.TOPIC, tiny_records(Codec.ZSTD, 14_900_000, later_ms=FUTURE_MS), 1
-    )
     yield Attack(
-        "Produce, 15 M records in zstd, future timestamp", request("Produce", 9, future), is_quick=True
+        "Produce, 15 M records in zstd, future timestamp",
+        request("Produce", 9, future_records),
+        is_quick=True,
     )
     yield Attack("ListOffsets by time into a valid batch of 1.2 M records", look_ups(1), is_quick=True)
     yield Attack("ListOffsets by time into a valid batch of 1.2 M records, 20 times", look_ups(20))
@@ -268,6 +267,10 @@ def rows() -> Iterator[Attack]:
         fetch_sessions(20, 100_000),
         is_quick=True,
     )
+
+
+def future_records(_: Target) -> bytes:
+    return produce_frame(content.TOPIC, tiny_records(Codec.ZSTD, 14_900_000, later_ms=FUTURE_MS), 1)
 
 
 def tagged_header(_: Target) -> bytes:

@@ -97,6 +97,7 @@ class _Pinging:
         self._number = 0
         self._end_s: float | None = None
         self._commands = b""
+        self._peak = 0
         self._begin()
 
     def run(self) -> None:

@@ -32,7 +32,7 @@ Values = Mapping[str, Any]
 class Raw(NamedTuple):
     """Elements of an array, encoded."""
 
-    count: int
+    count: int  # type: ignore[assignment]  # as in Kafka's arrays; nobody calls tuple.count
     data: bytes
 
 
@@ -126,7 +126,7 @@ def element_of(api: str, version: int, path: str, value: Any) -> bytes:
 
 def _fixed(kafka_type: str, value: Any) -> bytes:
     if kafka_type == "uuid":
-        return value or bytes(16)
+        return bytes(value or 16)
     if isinstance(value, datetime.timedelta):
         value = int(value.total_seconds() * 1000)
     return packing.pack(">" + FIXED[kafka_type], value)
@@ -241,7 +241,7 @@ _PLAIN: dict[str, Any] = {
 
 def plausible(names: Names, path: Path) -> Any:
     """What a client would write into this field, or MISSING."""
-    field = path[-1]
+    field = path[-1].removeprefix("v3_and_below_")
     named = ".".join(path[-2:])
     if named in _PLAIN or field in _PLAIN:
         return _PLAIN.get(named, _PLAIN.get(field))

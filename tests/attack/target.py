@@ -7,12 +7,12 @@ a partition with many producers. `serves` tells whether an honest client can sti
 from __future__ import annotations
 
 import contextlib
-import functools
 import random
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any, Self
@@ -35,6 +35,7 @@ COMPACTED_TOPIC = "attack-compacted"
 MANY_PARTITIONS = 64
 PRODUCERS_TOPIC = "attack-producers"
 PRODUCERS = 2_000
+TRANSACTIONS = 500
 LONG_TOPICS = ["".join(random.Random(seed).choices(ascii_lowercase, k=240)) for seed in range(20)]
 GROUP = "attack-group"
 HEAVY_GROUP = "attack-heavy"
@@ -81,6 +82,7 @@ class Target:
         self.server.settings |= {"auto.create.topics.enable": "false", **(settings or {})}
         self._made: set[Callable[..., None]] = set()
         self.idle_bytes = 0
+        self.producer_id = -1
 
     def start(self) -> Self:
         try:
@@ -115,14 +117,14 @@ class Target:
     def client(self, timeout_s: float = 60) -> Client:
         return Client(self.address, timeout_s)
 
-    @functools.cached_property
+    @cached_property
     def names(self) -> Names:
         return Names(
             topic=TOPIC,
             topic_id=self.topic_id(TOPIC),
             group=GROUP,
             transactional_id=TRANSACTIONAL_ID,
-            producer_id=1,
+            producer_id=self.producer_id,
             log_dir=str(self.server.data),
         )
 
@@ -149,8 +151,8 @@ class Target:
         return "yes" if answer.responses[0].partitions[0].records else "no: what was produced is not there"
 
 
-def small_batch(**options: Any) -> bytes:
-    return build_batch([Record(0, int(time.time() * 1000), b"key", b"value")], **options)
+def small_batch(value: bytes = b"value", **options: Any) -> bytes:
+    return build_batch([Record(0, int(time.time() * 1000), b"key", value)], **options)
 
 
 def produce(client: Client, topic: str, partition: int, batch: bytes, version: int = 9) -> int:
@@ -203,10 +205,10 @@ def honest_content(target: Target) -> None:
             produce(client, TOPIC, 0, small_batch())
         for key_type, name in ((0, GROUP), (1, TRANSACTIONAL_ID)):
             wanted = {"key_type": key_type, "coordinator_keys": [name]}
-            _until_ready(lambda wanted=wanted: client.ask("FindCoordinator", 4, wanted), "coordinator")
+            _until_ready(partial(client.ask, "FindCoordinator", 4, wanted), "coordinator")
         for number in range(5):
             commit_offsets(client, GROUP if not number else f"{GROUP}-{number}", TOPIC, [0])
-        begin_transaction(client, TRANSACTIONAL_ID)
+        target.producer_id = begin_transaction(client, TRANSACTIONAL_ID)
 
 
 def commit_offsets(client: Client, group: str, topic: str, partitions: Sequence[int]) -> None:
@@ -215,7 +217,8 @@ def commit_offsets(client: Client, group: str, topic: str, partitions: Sequence[
     _until_ready(lambda: client.ask("OffsetCommit", 8, values), f"offsets of {group}")
 
 
-def begin_transaction(client: Client, transactional_id: str) -> None:
+def begin_transaction(client: Client, transactional_id: str) -> int:
+    """Returns the producer's id; its epoch is 0."""
     values = {"transactional_id": transactional_id, "transaction_timeout": 600_000}
     producer = _until_ready(lambda: client.ask("InitProducerId", 4, values), "producer id")
     values = {
@@ -223,12 +226,10 @@ def begin_transaction(client: Client, transactional_id: str) -> None:
         "v3_and_below_producer_id": producer.producer_id,
         "v3_and_below_producer_epoch": producer.producer_epoch,
         "v3_and_below_topics": [{"name": TOPIC, "partitions": [0]}],
-        "transactional_id": transactional_id,
-        "producer_id": producer.producer_id,
-        "producer_epoch": producer.producer_epoch,
-        "topics": [{"name": TOPIC, "partitions": [0]}],
     }
     _until_ready(lambda: client.ask("AddPartitionsToTxn", 3, values), "transaction")
+    producer_id: int = producer.producer_id
+    return producer_id
 
 
 def wide_topic(target: Target) -> None:
@@ -273,6 +274,14 @@ def many_producers(target: Target) -> None:
         for number in range(PRODUCERS):
             batch = small_batch(producer_id=1_000_000 + number, producer_epoch=0, base_sequence=0)
             produce(client, PRODUCERS_TOPIC, 0, batch)
+
+
+def many_transactions(target: Target) -> None:
+    """500 transactional ids, none of them with a transaction."""
+    with target.client() as client:
+        for number in range(TRANSACTIONS):
+            values = {"transactional_id": f"attack-{number}", "transaction_timeout": 60_000}
+            _until_ready(partial(client.ask, "InitProducerId", 4, values), "producer id")
 
 
 def long_topics(target: Target) -> None:

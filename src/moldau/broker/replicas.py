@@ -240,8 +240,8 @@ class Replicas:
         if held is not None and held.topic_id not in its_ids:
             if is_new and held.topic_id is not None:
                 manager.delete(place)  # of a topic that had this name before
-            else:
-                manager.set_aside(place)  # its id may be damaged, or lost: nothing is deleted for that
+            elif not manager.set_aside(place):  # its id may be damaged, or lost: nothing is deleted for that
+                return held
             held = None
         if held is not None:
             if held.topic_id is None and held.failure is None:

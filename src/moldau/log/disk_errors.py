@@ -3,6 +3,8 @@
 - No room (ENOSPC, EDQUOT): nothing is lost and nothing is in doubt. Who writes gets the error, who reads goes
   on, and small files are written once there is room again.
 - Passing (out of descriptors or memory): the call was never made. It is tried again.
+- Of one log (a name that is too long, taken, or not ours to use): the disk is well, and what the others hold is not
+  in doubt. That log is offline, and its folder in use.
 - Everything else while writing or syncing: what the disk holds is no longer known, and the folder is failed for
   this life of the broker. What was acknowledged after a sync is there at the next start.
 
@@ -25,6 +27,21 @@ class NotWrittenYet(OSError):
 
 NO_ROOM = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)})
 PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN})
+OF_ONE_LOG = frozenset(
+    {
+        errno.ENAMETOOLONG,
+        errno.EEXIST,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.EACCES,
+        errno.EPERM,
+        errno.ELOOP,
+        errno.EMLINK,
+        errno.EINVAL,
+        errno.EILSEQ,
+        errno.EFBIG,
+    }
+)
 
 
 def is_no_room(error: OSError) -> bool:
@@ -33,6 +50,10 @@ def is_no_room(error: OSError) -> bool:
 
 def is_passing(error: OSError) -> bool:
     return error.errno in PASSING
+
+
+def is_of_one_log(error: OSError) -> bool:
+    return isinstance(error, DamagedLog) or error.errno in OF_ONE_LOG
 
 
 def reason(error: OSError) -> str:

@@ -18,7 +18,7 @@ from contextlib import suppress
 from moldau.base.ids import TopicPartition
 from moldau.config.topic import TopicConfig
 from moldau.log import names
-from moldau.log.disk_errors import DamagedLog, is_no_room, is_passing
+from moldau.log.disk_errors import is_no_room, is_of_one_log, is_passing, reason
 from moldau.log.folder import Checkpoints, DataFolder
 from moldau.log.loaded import LoadedLog
 from moldau.log.log import Log
@@ -26,7 +26,7 @@ from moldau.log.moves import Moves
 from moldau.log.opening import Opened, Owner, acquire_folders, open_logs, survey
 from moldau.log.recovery import create_log, unopened_log
 from moldau.log.retention import Limits, look_through
-from moldau.log.room import RoomWatch
+from moldau.log.room import TRY_EVERY_S, RoomWatch
 from moldau.log.scan import DamagedSegment
 from moldau.runtime.ports import Runtime
 
@@ -92,7 +92,7 @@ class LogManager:
         self._leaving: dict[TopicPartition, asyncio.Event] = {}
         """Deleted logs whose folder is still written to."""
         self._unmade: dict[TopicPartition, tuple[uuid.UUID | None, TopicConfig | None]] = {}
-        """Logs that there was no room to create."""
+        """Logs that could not be created."""
         self._room = RoomWatch(runtime, self._on_room, self.fail_folder)
         self._background: list[asyncio.Task[None]] = []
         self._checkpointing = asyncio.Lock()
@@ -163,7 +163,8 @@ class LogManager:
     ) -> Log:
         """A new, empty log in the folder that has the fewest; the one that exists where there is one.
 
-        Where no folder takes it, it is offline; and made as soon as there is room, if that is what is lacking.
+        Where no folder takes it, it is offline. It is made as soon as there is room, or descriptors, if that is what
+        is lacking; else the next start tries again.
         """
         log = self.logs.get(partition)
         if log is not None:
@@ -177,10 +178,13 @@ class LogManager:
                 return self._create_in(folder, partition, topic_id, config)
             except OSError as error:
                 failure = error
-                self.folder_error(folder, error)
-        if is_no_room(failure):
-            self._unmade[partition] = (topic_id, config)
-        return self.create_offline(partition, failure)
+                self.creation_error(folder, error)
+        log = self.create_offline(partition, failure)
+        logger.error("%s is offline, it could not be created: %s", partition, reason(failure))
+        self._unmade[partition] = (topic_id, config)
+        if is_passing(failure):
+            self._runtime.tasks.spawn(self._make_later(partition), name=f"make {partition}")
+        return log
 
     def _places_for(self, partition: TopicPartition) -> list[DataFolder]:
         """The folders that may take a new log: the one that was asked for, else all, the emptiest first."""
@@ -252,16 +256,23 @@ class LogManager:
 
         log.when_quiet(leave)
 
-    def set_aside(self, partition: TopicPartition) -> None:
-        """A log that cannot be this partition's: it is kept under another name, as Kafka keeps strays."""
+    def set_aside(self, partition: TopicPartition) -> bool:
+        """A log that cannot be this partition's: it is kept under another name, as Kafka keeps strays. Where it cannot
+        be renamed it is offline where it is, and in the way of a new one.
+        """
         self.moves.drop(partition)
-        log = self.logs.pop(partition)
-        folder = self._folder_of.pop(partition)
+        log, folder = self.logs[partition], self._folder_of[partition]
+        name = names.stray_folder(partition, self._runtime.random.uuid())
+        try:
+            self._runtime.disk.rename(log.folder, f"{folder.path}/{name}")
+        except OSError as error:
+            logger.error("%s cannot be set aside, and is offline: %s", log.folder, reason(error))
+            log.begin_offline(error)
+            return False
+        del self.logs[partition], self._folder_of[partition]
         folder.log_count -= 1
         folder.stale.add(partition)
         log.abandon()
-        name = names.stray_folder(partition, self._runtime.random.uuid())
-        self._runtime.disk.rename(log.folder, f"{folder.path}/{name}")
         whose = "does not say" if log.topic_id is None else f"says {names.id_text(log.topic_id)}"
         logger.error(
             "%s cannot be of the topic of this name: it is kept as %s, and not served (of its topic's id it %s)",
@@ -269,6 +280,7 @@ class LogManager:
             name,
             whose,
         )
+        return True
 
     async def vacated(self, partition: TopicPartition) -> None:
         """Wait until a deleted log's folder is free for a new one, and no checkpoint says where the old one began."""
@@ -309,7 +321,16 @@ class LogManager:
     def _disk_error(self, log: Log, error: OSError) -> None:
         """A write to a log went wrong, without doubt on what the log holds."""
         folder = self._folder_of.get(log.topic_partition)
-        if folder is not None and log.failure is None:
+        if folder is None or log.failure is not None:
+            return
+        if is_of_one_log(error):
+            log.fail(error)
+        else:
+            self.folder_error(folder, error)
+
+    def creation_error(self, folder: DataFolder, error: OSError) -> None:
+        """A log could not be created in a folder: what that says of the folder, if anything."""
+        if not is_of_one_log(error):
             self.folder_error(folder, error)
 
     def folder_error(self, folder: DataFolder, error: OSError) -> None:
@@ -323,8 +344,10 @@ class LogManager:
     def _log_failed(self, log: Log, error: OSError) -> None:
         folder = self._folder_of.get(log.topic_partition)
         if folder is not None:
-            if not isinstance(error, DamagedLog):
+            if not is_of_one_log(error):
                 self.fail_folder(folder, error)
+            elif folder.failure is None:
+                logger.error("%s is offline: %s", log.topic_partition, error)
             if self._on_failure is not None:
                 self._on_failure(log, error)
 
@@ -353,6 +376,10 @@ class LogManager:
         for partition, log in list(self.logs.items()):
             if self._folder_of[partition] is folder:
                 log.write_unwritten()
+
+    async def _make_later(self, partition: TopicPartition) -> None:
+        await self._runtime.tasks.sleep(TRY_EVERY_S)
+        await self._make(partition)
 
     async def _make(self, partition: TopicPartition) -> None:
         """A log that there was no room for."""
@@ -497,7 +524,11 @@ class LogManager:
         for partition in list(self._leaving):
             await self.vacated(partition)
         limit = asyncio.Semaphore(CLOSES_AT_ONCE)
-        unclean = {id(self._folder_of[p]) for p, log in self.logs.items() if log.failure is not None}
+        unclean = {
+            id(self._folder_of[partition])
+            for partition, log in self.logs.items()
+            if log.failure is not None and partition not in self._unmade
+        }
 
         async def close_one(log: Log, folder: DataFolder) -> None:
             try:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from moldau.base.ids import TopicPartition
 from moldau.log import names
-from moldau.log.disk_errors import DamagedLog, reason
+from moldau.log.disk_errors import is_of_one_log, reason
 from moldau.log.folder import DataFolder
 from moldau.log.loaded import LoadedLog
 from moldau.log.log import Log
@@ -120,11 +120,14 @@ class Moves:
         manager = self._manager
 
         def on_failure(_log: Log, error: OSError) -> None:
-            if not isinstance(error, DamagedLog):
+            if not is_of_one_log(error):
                 manager.fail_folder(target, error)
 
-        def on_error(_log: Log, error: OSError) -> None:
-            manager.folder_error(target, error)
+        def on_error(copy: Log, error: OSError) -> None:
+            if is_of_one_log(error):
+                copy.fail(error)
+            else:
+                manager.folder_error(target, error)
 
         config = copy_config(log.config)
         copy = Log(log.topic_partition, path, config, self._runtime, loaded, on_failure, on_error)

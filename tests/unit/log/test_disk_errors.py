@@ -191,6 +191,80 @@ async def test_a_log_goes_to_the_next_folder_where_the_first_does_not_take_it() 
     assert manager.create(PARTITION, None).folder == "/two/topic-0"
 
 
+OF_ONE_LOG = [errno.ENAMETOOLONG, errno.EEXIST, errno.ENOTDIR, errno.EACCES, errno.EMLINK]
+OF_ONE_LOG_IDS = ["ENAMETOOLONG", "EEXIST", "ENOTDIR", "EACCES", "EMLINK"]
+
+
+@pytest.mark.parametrize("code", OF_ONE_LOG, ids=OF_ONE_LOG_IDS)
+async def test_a_log_that_cannot_be_created_is_offline_alone_and_can_be_deleted(code: int) -> None:
+    world = World()
+    told: list[OSError] = []
+    manager = await world.open(on_all_failed=told.append)
+    well = manager.create(TopicPartition("well", 0), uuid.UUID(int=1))
+    world.disk.failing["make_folder", "topic-0"] = code
+    log = manager.create(PARTITION, uuid.UUID(int=7))
+    assert log.failure is not None and log.failure.errno == code
+    assert manager.folders[0].failure is None and told == []
+    assert append(well, batch(b"x")).base_offset == 0
+    manager.delete(PARTITION)
+    await settle()
+    assert PARTITION not in manager.logs and manager.folders[0].failure is None
+    assert manager.folders[0].log_count == 1
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EROFS], ids=["EIO", "EROFS"])
+async def test_a_disk_that_fails_while_a_log_is_created_takes_its_folder_offline(code: int) -> None:
+    world = World()
+    manager = await world.open(folders=["/one", "/two"])
+    world.disk.failing["make_folder", "/one/topic-0"] = code
+    assert manager.create(PARTITION, None).folder == "/two/topic-0"
+    assert [folder.failure is None for folder in manager.folders] == [False, True]
+
+
+async def test_the_first_files_of_a_log_in_a_folder_that_is_not_ours_take_it_offline_alone() -> None:
+    world = World()
+    manager = await world.open()
+    world.disk.failing["write_atomic", "topic-0/partition.metadata"] = errno.EACCES
+    world.disk.failing["create", "late-0/00000000000000000000.log"] = errno.EACCES
+    log = manager.create(PARTITION, uuid.UUID(int=7))
+    late = manager.create(TopicPartition("late", 0), None)
+    await settle()
+    with pytest.raises(OSError, match="injected"):
+        append(late, batch(b"x"))
+    assert log.failure is not None and late.failure is not None
+    assert manager.folders[0].failure is None
+    assert {failed for failed, _ in world.failures} == {log, late}
+
+
+async def test_a_log_that_lacked_descriptors_to_be_created_is_made_soon() -> None:
+    world = World()
+    made: list[Log] = []
+    manager = await world.open(on_made=made.append)
+    world.disk.failing["make_folder", "topic-0"] = errno.EMFILE
+    assert manager.create(PARTITION, None).failure is not None
+    await room_comes(world)
+    assert made == [manager.logs[PARTITION]] and manager.folders[0].failure is None
+
+
+async def test_a_log_that_could_not_be_created_leaves_the_stop_clean() -> None:
+    world = World()
+    manager = await world.open()
+    world.disk.failing["make_folder", "topic-0"] = errno.ENAMETOOLONG
+    manager.create(PARTITION, None)
+    await manager.close()
+    assert world.disk.exists(f"{FOLDER}/.kafka_cleanshutdown")
+
+
+async def test_a_stray_that_cannot_be_renamed_is_offline_and_nothing_else_is() -> None:
+    world = World()
+    manager = await world.open()
+    stray = manager.create(PARTITION, uuid.UUID(int=7))
+    world.disk.failing["rename", "topic-0"] = errno.EACCES
+    assert not manager.set_aside(PARTITION)
+    assert manager.logs[PARTITION] is stray and stray.failure is not None
+    assert manager.folders[0].failure is None
+
+
 # Errors
 
 

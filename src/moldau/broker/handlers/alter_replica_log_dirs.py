@@ -87,6 +87,6 @@ async def _move(broker: DataBroker, place: TopicPartition, folder: DataFolder) -
     try:
         await moves.begin(log, folder)
     except OSError as error:
-        manager.folder_error(folder, error)
+        manager.creation_error(folder, error)
         return ErrorCode.kafka_storage_error
     return ErrorCode.none

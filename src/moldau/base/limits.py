@@ -107,3 +107,14 @@ COORDINATOR_CALLS_HELD_MAX = 200
 COORDINATOR_NOTES_HELD_MAX = 1_000
 """Events of the cluster (topics made or deleted) that are kept for a coordinator while it is loaded. Further ones are
 not told, as none are in Kafka: offsets of a deleted topic then stay until they expire."""
+
+PARTITIONS_PER_REQUEST_MAX = 10_000
+"""Partitions that one CreateTopics or CreatePartitions may ask for in all: the bound of Kafka's controller."""
+
+PARTITIONS_PER_TOPIC_MAX = 100_000
+"""The longest name of a topic, a dash and the number of the last partition are the name of a folder: with one digit
+more it would be longer than file systems take (255 bytes)."""
+
+CONFIGS_PER_RESOURCE_MAX = 1_000
+"""Settings that one resource is given in a request: there are fewer than 400 keys, so that more name some twice, or
+none."""

@@ -430,6 +430,15 @@ OWN = (
         "The address of /metrics and /health.",
     ),
     _key(
+        "moldau.max.partitions.per.broker",
+        Type.INT,
+        "50000",
+        Range(1),
+        "Partitions that one broker may have. A new topic with which one would have more is refused: each takes some "
+        "8 KB of its memory, and files.",
+        update=Update.CLUSTER_WIDE,
+    ),
+    _key(
         "moldau.store",
         Type.STRING,
         "",

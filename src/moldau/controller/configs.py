@@ -8,12 +8,12 @@ are not decided here: their levels belong to a process and are not kept.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
 from moldau.base.errors import ErrorCode, KafkaError
+from moldau.base.limits import CONFIGS_PER_RESOURCE_MAX
 from moldau.config.broker import BrokerConfig, dynamic_names
 from moldau.config.group_keys import GROUP_BOUNDS
 from moldau.config.key import ConfigError, Key, Type, check_length, java_list
@@ -27,6 +27,7 @@ from moldau.config.table import (
 from moldau.config.topic import check_topic_overrides
 from moldau.controller.names import check_topic_name
 from moldau.controller.rules import MIN_ISR
+from moldau.controller.slices import Portion, Slices, times_named
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.records import NOWHERE, ConfigChanged, ConfigResource, Position, ResourceType
 
@@ -36,6 +37,11 @@ LOCKED_OUT = (
     "Invalid dynamic configuration"
 )
 """A broker may start with no room for clients; one that serves them may not be told to have none."""
+
+
+RESOURCE_WEIGHT = 5
+BROKER_WEIGHT = 50
+"""What it takes to check a resource's settings, in partitions: of a broker all are put together anew."""
 
 
 class Operation(IntEnum):
@@ -75,12 +81,16 @@ class AlterOutcome(NamedTuple):
 
 def decide_alter(
     image: ClusterImage, config: BrokerConfig, resources: Sequence[Alterations]
-) -> list[AlterOutcome]:
-    counts = Counter((resource.type, resource.name) for resource in resources)
-    outcomes = []
+) -> Slices[list[AlterOutcome]]:
+    times = yield from times_named(resources, lambda resource: (resource.type, resource.name))
+    portion = Portion()
+    outcomes: list[AlterOutcome] = []
     for asked in resources:
+        weight = BROKER_WEIGHT if asked.type == ResourceType.BROKER else RESOURCE_WEIGHT
+        if portion.take(weight + len(asked.changes)):
+            yield
         try:
-            if counts[asked.type, asked.name] > 1:
+            if times[asked.type, asked.name] > 1:
                 raise _bad_request("Each resource must appear at most once.")
             record = _alter(image, config, asked)
             outcomes.append(AlterOutcome(asked.type, asked.name, ErrorCode.none, None, record))
@@ -99,6 +109,8 @@ def _bad_config(reason: str) -> KafkaError:
 
 def check_keys_and_values(changes: Sequence[Alteration]) -> None:
     """What holds for every kind of resource, and is looked at first."""
+    if len(changes) > CONFIGS_PER_RESOURCE_MAX:
+        raise _bad_request(f"{len(changes)} configs were given, and {CONFIGS_PER_RESOURCE_MAX} may be.")
     if len({change.name for change in changes}) < len(changes):
         raise _bad_request("Error due to duplicate config keys")
     nulls = [c.name for c in changes if c.value is None and c.operation != Operation.DELETE]

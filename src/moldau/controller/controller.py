@@ -12,7 +12,7 @@ asked for.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
@@ -28,7 +28,7 @@ from moldau.controller.changes import Changes
 from moldau.controller.configs import Alterations, AlterOutcome, decide_alter
 from moldau.controller.delta_log import Applied, DeltaLog
 from moldau.controller.leaders import Elected, Election, decide_elections, decide_rebalance
-from moldau.controller.min_isr import ALL_BROKERS, changes_min_isr, decide_min_isr
+from moldau.controller.min_isr import ALL_BROKERS, MinIsrChange, decide_min_isr
 from moldau.controller.persistence import PersistentImage, new_uuid
 from moldau.controller.producer_ids import Block, decide_block
 from moldau.controller.reassignments import (
@@ -39,7 +39,7 @@ from moldau.controller.reassignments import (
     list_reassignments,
 )
 from moldau.controller.rules import Rules
-from moldau.controller.slices import PARTITIONS_PER_SLICE, Slices, in_slices
+from moldau.controller.slices import PARTITIONS_PER_SLICE, Portion, Slices, in_slices
 from moldau.controller.topics import (
     CreateOutcome,
     DeleteOutcome,
@@ -47,9 +47,9 @@ from moldau.controller.topics import (
     NewTopic,
     PartitionsOutcome,
     TopicReference,
+    decide_create,
     decide_create_partitions,
     decide_delete,
-    deciding_create,
 )
 from moldau.metadata.image import ClusterImage, snapshot_of
 from moldau.metadata.records import (
@@ -67,8 +67,6 @@ log = logging.getLogger(__name__)
 
 ELECTIONS_PER_TICK = 1_000
 KNOWN_PATIENCE_S = 1.0
-DECIDED_PER_TURN = 200
-"""Of what one request asks for: a few milliseconds."""
 
 OutcomeT = TypeVar("OutcomeT", CreateOutcome, DeleteOutcome, PartitionsOutcome, AlterOutcome)
 PlacedT = TypeVar("PlacedT", Elected, Reassigned)
@@ -172,8 +170,8 @@ class Controller:
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[CreateOutcome]:
-        def decide() -> Iterator[CreateOutcome]:
-            return deciding_create(self.image, self._config, topics, lambda: new_uuid(self._random))
+        def decide() -> Slices[list[CreateOutcome]]:
+            return decide_create(self.image, self._config, topics, lambda: new_uuid(self._random))
 
         return await self._change(decide, validate_only)
 
@@ -186,7 +184,9 @@ class Controller:
     async def create_partitions(
         self, topics: Sequence[MorePartitions], *, validate_only: bool = False
     ) -> list[PartitionsOutcome]:
-        return await self._change(lambda: decide_create_partitions(self.image, topics), validate_only)
+        return await self._change(
+            lambda: decide_create_partitions(self.image, self._config, topics), validate_only
+        )
 
     async def alter_configs(
         self, resources: Sequence[Alterations], *, validate_only: bool = False
@@ -448,38 +448,39 @@ class Controller:
 
         await self._queue.perform(decide_all)
 
-    async def _change(self, decide: Callable[[], Iterable[OutcomeT]], validate_only: bool) -> list[OutcomeT]:
+    async def _change(
+        self, decide: Callable[[], Slices[list[OutcomeT]]], validate_only: bool
+    ) -> list[OutcomeT]:
         outcomes: list[OutcomeT] = []
         written: list[Record] = []
-        changes: list[bool] = []  # of some min.insync.replicas
+        has_min_isr = False
 
         async def decide_all() -> tuple[None, Sequence[Record]]:
-            for outcome in decide():
-                outcomes.append(outcome)
-                if len(outcomes) % DECIDED_PER_TURN == 0:
-                    await self._tasks.sleep(0)
-            records: list[Record] = [outcome.record for outcome in outcomes if outcome.record is not None]
+            nonlocal has_min_isr
+            outcomes[:] = await self._in_slices(decide())
             if validate_only:
                 return None, []
-            changes[:] = [changes_min_isr(self.image, record) for record in records]
-            return None, [*decide_min_isr(self.image, self._config, records), *records]
+            records: list[Record] = [outcome.record for outcome in outcomes if outcome.record is not None]
+            found: MinIsrChange = await self._in_slices(decide_min_isr(self.image, self._config, records))
+            has_min_isr = found.is_changed
+            return None, [*found.partitions, *records]
 
         def note(_error: KafkaError | None) -> None:
-            if any(changes):
+            if has_min_isr:
                 self._min_isr_at = self.position
 
         try:
             await self._queue.perform(decide_all, note, written)
         except KafkaError as error:
-            outcomes = outcomes or list(decide())
-            done = set(map(id, written))
-            return [
-                outcome if id(outcome.record) in done else _failed(outcome, error) for outcome in outcomes
-            ]
+            outcomes = outcomes or await self._in_slices(decide())
+            done, failure = set(map(id, written)), error
+            return await self._in_slices(
+                _each(outcomes, lambda one: one if id(one.record) in done else _failed(one, failure))
+            )
         position = self.position
         if not validate_only:  # also who comes second finds what the first has changed
             await self.until_known(position)
-        return [outcome._replace(position=position) for outcome in outcomes]
+        return await self._in_slices(_each(outcomes, lambda one: one._replace(position=position)))
 
     async def _change_partitions(
         self, decide: Callable[[], Slices[tuple[list[PlacedT], Sequence[Record]]]]
@@ -501,6 +502,16 @@ class Controller:
             ]
         await self.until_known(self.position)
         return outcomes
+
+
+def _each(outcomes: Sequence[OutcomeT], change: Callable[[OutcomeT], OutcomeT]) -> Slices[list[OutcomeT]]:
+    portion = Portion()
+    changed: list[OutcomeT] = []
+    for outcome in outcomes:
+        if portion.take():
+            yield
+        changed.append(change(outcome))
+    return changed
 
 
 def _failed(outcome: OutcomeT, error: KafkaError) -> OutcomeT:

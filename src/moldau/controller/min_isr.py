@@ -13,12 +13,14 @@ the setting.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from moldau.config.broker import BrokerConfig
 from moldau.config.table import BROKER_KEYS
 from moldau.controller.changes import Changes
 from moldau.controller.partition_change import Election, Target
 from moldau.controller.rules import MIN_ISR, Rules
+from moldau.controller.slices import LOOKS_PER_SLICE, Portion, Slices
 from moldau.metadata.image import ClusterImage, Topic
 from moldau.metadata.records import ConfigChanged, ConfigResource, PartitionsChanged, Record, ResourceType
 
@@ -49,15 +51,27 @@ def decide_one_min_isr(image: ClusterImage, config: BrokerConfig) -> list[Record
     return [*changes.records(), *settings]
 
 
+class MinIsrChange(NamedTuple):
+    is_changed: bool
+    partitions: list[PartitionsChanged]
+
+
 def decide_min_isr(
     image: ClusterImage, config: BrokerConfig, records: Iterable[Record]
-) -> list[PartitionsChanged]:
-    """The partitions that change with these settings; `config` is the controller's broker's, before them."""
+) -> Slices[MinIsrChange]:
+    """Whether some min.insync.replicas changes with these records, and the partitions that change with it; `config` is
+    the controller's broker's, before them.
+    """
+    portion = Portion()
     changed: list[PartitionsChanged] = []
-    for record in records:
+    is_changed = False
+    for number, record in enumerate(records, 1):
         if isinstance(record, ConfigChanged) and changes_min_isr(image, record):
-            changed += _changes(image, config, record)
-    return changed
+            is_changed = True
+            changed += yield from _changes(image, config, record, portion)
+        elif number % LOOKS_PER_SLICE == 0:
+            yield
+    return MinIsrChange(is_changed, changed)
 
 
 def changes_min_isr(image: ClusterImage, record: Record) -> bool:
@@ -68,12 +82,18 @@ def changes_min_isr(image: ClusterImage, record: Record) -> bool:
     )
 
 
-def _changes(image: ClusterImage, config: BrokerConfig, record: ConfigChanged) -> list[PartitionsChanged]:
+def _changes(
+    image: ClusterImage, config: BrokerConfig, record: ConfigChanged, portion: Portion
+) -> Slices[list[PartitionsChanged]]:
     if record.resource == ALL_BROKERS:
         config = config.with_dynamic(record.configs, config.dynamic)
     changes = Changes(image, Rules(config))
     for topic in _topics(image, record):
+        if portion.take():
+            yield
         for index, state in enumerate(topic.partitions):
+            if portion.take():
+                yield
             if state.elr:
                 changes.change(topic, index, election=Election.ONLINE)
     return changes.records()

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from moldau.base.errors import ErrorCode, KafkaError
+from moldau.controller.slices import PARTITIONS_PER_SLICE, Slices, whole
 from moldau.metadata.records import BrokerInfo, PartitionState
 
 
@@ -18,6 +19,12 @@ def place(
     brokers: Iterable[BrokerInfo], partitions: int, replication_factor: int, first: int
 ) -> list[tuple[int, ...]]:
     """The replicas of so many new partitions, the leader first; `first` counts those that were placed before."""
+    return whole(placing(brokers, partitions, replication_factor, first))
+
+
+def placing(
+    brokers: Iterable[BrokerInfo], partitions: int, replication_factor: int, first: int
+) -> Slices[list[tuple[int, ...]]]:
     usable = [broker for broker in brokers if not broker.is_shutting_down]
     racks = _Racks(usable)
     if not racks.leaders:
@@ -28,7 +35,12 @@ def place(
             f"The target replication factor of {replication_factor} cannot be reached because only {len(usable)} "
             "broker(s) are registered or some brokers have all their log directories cordoned.",
         )
-    return [racks.place(number, replication_factor) for number in range(first, first + partitions)]
+    placed: list[tuple[int, ...]] = []
+    for number in range(first, first + partitions):
+        placed.append(racks.place(number, replication_factor))
+        if len(placed) % PARTITIONS_PER_SLICE == 0:
+            yield
+    return placed
 
 
 def _refused(replication_factor: int, reason: str) -> KafkaError:
@@ -105,7 +117,9 @@ def _rotated(ids: list[int], steps: int) -> list[int]:
 
 
 def check_manual_assignment(brokers: Collection[int], replicas: Sequence[int]) -> None:
-    """`brokers` are all that are registered: a replica may be given to one that is down."""
+    """`brokers` are all that are registered: a replica may be given to one that is down. Of several mistakes the one
+    with the lowest id is told, as in Kafka; in linear time, however many ids there are.
+    """
 
     def refuse(reason: str) -> KafkaError:
         return KafkaError(
@@ -114,13 +128,15 @@ def check_manual_assignment(brokers: Collection[int], replicas: Sequence[int]) -
 
     if not replicas:
         raise refuse("an empty replica list.")
-    seen = set()
-    for broker in sorted(replicas):
-        if broker not in brokers:
-            raise refuse(f"broker {broker}, but no such broker is registered.")
-        if broker in seen:
-            raise refuse(f"the broker {broker} more than once.")
-        seen.add(broker)
+    seen: set[int] = set()
+    wrong: set[int] = set()
+    for broker in replicas:
+        (wrong if broker in seen or broker not in brokers else seen).add(broker)
+    if wrong:
+        lowest = min(wrong)
+        if lowest in brokers:
+            raise refuse(f"the broker {lowest} more than once.")
+        raise refuse(f"broker {lowest}, but no such broker is registered.")
 
 
 def new_partition(replicas: tuple[int, ...], active: Collection[int]) -> PartitionState | None:

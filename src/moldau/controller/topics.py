@@ -3,22 +3,39 @@ Pure.
 
 Each decision takes the image as it is and says what happens to every topic asked for: a record to apply, or
 an error with the text that Kafka gives. A request is decided as a whole: what one topic gets does not depend
-on the others, except for names that are given twice, which are all refused.
+on the others, except for names that are given twice, which are all refused, and for the room that there is.
+
+What is too large is refused before a list of that size is made, and what no data folder could hold before it is
+recorded (`base.limits`): a record is there for good.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
 from uuid import UUID
 
 from moldau.base.errors import ErrorCode, KafkaError
+from moldau.base.internal_topics import INTERNAL_TOPICS
+from moldau.base.limits import (
+    CONFIGS_PER_RESOURCE_MAX,
+    PARTITIONS_PER_REQUEST_MAX,
+    PARTITIONS_PER_TOPIC_MAX,
+)
 from moldau.config.broker import BrokerConfig
 from moldau.config.key import ConfigError
 from moldau.config.topic import check_topic_overrides
 from moldau.controller.names import check_topic_name
-from moldau.controller.placement import check_manual_assignment, new_partition, place
+from moldau.controller.placement import check_manual_assignment, new_partition, placing
+from moldau.controller.slices import (
+    LOOKS_PER_SLICE,
+    PARTITIONS_PER_SLICE,
+    Portion,
+    Slices,
+    times_named,
+)
 from moldau.metadata.image import ClusterImage, Topic
 from moldau.metadata.records import (
     NOWHERE,
@@ -29,13 +46,13 @@ from moldau.metadata.records import (
     TopicDeleted,
 )
 
-T = TypeVar("T")
-
-#: Kafka's bound on what one request may create.
-PARTITIONS_PER_REQUEST_MAX = 10_000
+PARTITIONS_PER_BROKER = "moldau.max.partitions.per.broker"
 TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
 _METADATA_TOPIC = "__cluster_metadata"
 _DEFAULT = -1
+REPLICAS_WEIGHING_1 = 16
+TOPIC_WEIGHT = 5
+"""What a topic takes beside its partitions, in partitions."""
 
 
 class NewTopic(NamedTuple):
@@ -93,42 +110,108 @@ class PartitionsOutcome(NamedTuple):
     position: Position = NOWHERE
 
 
+class _Room:
+    """How many partitions brokers may still take. A broker has at most one replica of each, so that nothing is counted
+    while the whole cluster has fewer than one broker may have.
+    """
+
+    def __init__(self, image: ClusterImage, config: BrokerConfig) -> None:
+        self._image = image
+        self._max: int = config[PARTITIONS_PER_BROKER]
+        self._partitions = image.partition_count
+        self._taken: list[Sequence[PartitionState]] = []
+        """By earlier topics of the request, while nothing is counted."""
+        self._held: Counter[int] | None = None
+
+    def take(self, name: str, partitions: Sequence[PartitionState]) -> Slices[None]:
+        """KafkaError where one of the brokers would have too many. What must be there for clients always fits."""
+        if self._partitions + len(partitions) > self._max and name not in INTERNAL_TOPICS:
+            if self._held is None:
+                self._held = yield from self._count()
+            more = yield from _replicas(partitions)
+            for broker, count in sorted(more.items()):
+                if self._held[broker] + count > self._max:
+                    raise KafkaError(
+                        ErrorCode.policy_violation,
+                        f"Broker {broker} would have {self._held[broker] + count} partitions, and may have "
+                        f"{self._max} ({PARTITIONS_PER_BROKER}).",
+                    )
+            self._held += more
+        else:
+            self._taken.append(partitions)
+        self._partitions += len(partitions)
+
+    def _count(self) -> Slices[Counter[int]]:
+        held: Counter[int] = Counter()
+        there = (topic.partitions for topic in self._image.topics.values())
+        for number, partitions in enumerate(chain(there, self._taken), 1):
+            held += yield from _replicas(partitions)
+            if number % PARTITIONS_PER_SLICE == 0:
+                yield
+        return held
+
+
+def _replicas(partitions: Sequence[PartitionState]) -> Slices[Counter[int]]:
+    """How many replicas each broker has of some partitions."""
+    counts: Counter[int] = Counter()
+    for number, state in enumerate(partitions, 1):
+        counts.update(state.replicas)
+        if number % PARTITIONS_PER_SLICE == 0:
+            yield
+    return counts
+
+
 def decide_create(
     image: ClusterImage, config: BrokerConfig, topics: Sequence[NewTopic], new_id: Callable[[], UUID]
-) -> list[CreateOutcome]:
-    return list(deciding_create(image, config, topics, new_id))
-
-
-def deciding_create(
-    image: ClusterImage, config: BrokerConfig, topics: Sequence[NewTopic], new_id: Callable[[], UUID]
-) -> Iterator[CreateOutcome]:
-    """The same, topic by topic: a request may have thousands. The image must not change meanwhile."""
-    counts = Counter(topic.name for topic in topics)
-    wanted = sum(_partitions_wanted(topic, config) for topic in topics if counts[topic.name] == 1)
+) -> Slices[list[CreateOutcome]]:
+    times = yield from times_named(topics, lambda topic: topic.name)
+    wanted = yield from _partitions_wanted(config, topics, times)
+    room, portion = _Room(image, config), Portion()
+    outcomes: list[CreateOutcome] = []
     placed = image.partition_count
-    for topic in _first_of_each(topics, lambda topic: topic.name):
+    for topic in topics:
+        if portion.take(1 + len(topic.configs)):
+            yield
+        count, times[topic.name] = times[topic.name], 0
         try:
-            if counts[topic.name] > 1:
+            if not count:
+                continue  # refused already
+            if count > 1:
                 raise KafkaError(ErrorCode.invalid_request, "Duplicate topic name.")
             if wanted > PARTITIONS_PER_REQUEST_MAX:
                 raise KafkaError(ErrorCode.policy_violation, TOO_MANY_PARTITIONS)
-            record = _create(image, config, topic, new_id, placed)
+            record = yield from _create(image, config, topic, new_id, placed)
+            yield from room.take(topic.name, record.partitions)
             placed += len(record.partitions)
-            yield CreateOutcome(topic.name, ErrorCode.none, None, record)
+            outcomes.append(CreateOutcome(topic.name, ErrorCode.none, None, record))
+            if portion.take(TOPIC_WEIGHT + len(record.partitions)):
+                yield
         except KafkaError as error:
-            yield CreateOutcome(topic.name, error.code, error.message, None)
+            outcomes.append(CreateOutcome(topic.name, error.code, error.message, None))
+    return outcomes
 
 
-def _partitions_wanted(topic: NewTopic, config: BrokerConfig) -> int:
-    if topic.assignments:
-        return len(topic.assignments)
+def _partitions_wanted(
+    config: BrokerConfig, topics: Sequence[NewTopic], times: Mapping[Hashable, int]
+) -> Slices[int]:
+    """By all topics together that are named once."""
     default: int = config["num.partitions"]
-    return default if topic.partitions == _DEFAULT else max(0, topic.partitions)
+    wanted = 0
+    for number, topic in enumerate(topics, 1):
+        if number % LOOKS_PER_SLICE == 0:
+            yield
+        if times[topic.name] > 1:
+            continue
+        if topic.assignments:
+            wanted += len(topic.assignments)
+        else:
+            wanted += default if topic.partitions == _DEFAULT else max(0, topic.partitions)
+    return wanted
 
 
 def _create(
     image: ClusterImage, config: BrokerConfig, topic: NewTopic, new_id: Callable[[], UUID], placed: int
-) -> TopicCreated:
+) -> Slices[TopicCreated]:
     if topic.name == _METADATA_TOPIC:
         raise KafkaError(ErrorCode.invalid_request, f"Creation of internal topic {topic.name} is prohibited.")
     check_topic_name(topic.name)
@@ -140,18 +223,19 @@ def _create(
         )
     configs = _checked_configs(config, topic.configs)
     if topic.assignments:
-        partitions = _led(image, _manual(image, topic), 0, is_manual=True)
+        replicas = yield from _manual(image, topic)
     else:
-        partitions = _led(image, _automatic(image, config, topic, placed), 0)
+        replicas = yield from _automatic(image, config, topic, placed)
+    partitions = yield from _led(image, replicas, 0, is_manual=bool(topic.assignments))
     return TopicCreated(topic.name, new_id(), partitions, configs)
 
 
 def _led(
     image: ClusterImage, placed: Sequence[tuple[int, ...]], first: int, *, is_manual: bool = False
-) -> tuple[PartitionState, ...]:
+) -> Slices[tuple[PartitionState, ...]]:
     """New partitions with their leaders; KafkaError where none of the replicas can lead."""
     active = {broker.id for broker in image.brokers.values() if broker.is_active}
-    states = []
+    states: list[PartitionState] = []
     for index, replicas in enumerate(placed, first):
         state = new_partition(replicas, active)
         if state is None and is_manual:
@@ -166,10 +250,17 @@ def _led(
                 "in controlled shutdown.",
             )
         states.append(state)
+        if len(states) % PARTITIONS_PER_SLICE == 0:
+            yield
     return tuple(states)
 
 
 def _checked_configs(config: BrokerConfig, given: Sequence[tuple[str, str | None]]) -> dict[str, str]:
+    if len(given) > CONFIGS_PER_RESOURCE_MAX:
+        raise KafkaError(
+            ErrorCode.invalid_config,
+            f"{len(given)} configs were given, and {CONFIGS_PER_RESOURCE_MAX} may be.",
+        )
     if nulls := [name for name, value in given if value is None]:
         raise KafkaError(
             ErrorCode.invalid_config, f"Null value not supported for topic configs: {','.join(nulls)}"
@@ -182,7 +273,7 @@ def _checked_configs(config: BrokerConfig, given: Sequence[tuple[str, str | None
     return configs
 
 
-def _manual(image: ClusterImage, topic: NewTopic) -> list[tuple[int, ...]]:
+def _manual(image: ClusterImage, topic: NewTopic) -> Slices[list[tuple[int, ...]]]:
     for value, what in (
         (topic.replication_factor, "replication factor"),
         (topic.partitions, "numPartitions"),
@@ -193,7 +284,10 @@ def _manual(image: ClusterImage, topic: NewTopic) -> list[tuple[int, ...]]:
                 f"A manual partition assignment was specified, but {what} was not set to -1.",
             )
     assignments: dict[int, tuple[int, ...]] = {}
+    portion = Portion()
     for partition, replicas in topic.assignments:
+        if portion.take(1 + len(replicas) // REPLICAS_WEIGHING_1):
+            yield
         if partition in assignments:
             raise _bad_assignment(f"Found multiple manual partition assignments for partition {partition}")
         check_manual_assignment(image.registered, replicas)
@@ -221,7 +315,7 @@ def _bad_assignment(reason: str) -> KafkaError:
 
 def _automatic(
     image: ClusterImage, config: BrokerConfig, topic: NewTopic, placed: int
-) -> list[tuple[int, ...]]:
+) -> Slices[list[tuple[int, ...]]]:
     if topic.replication_factor < _DEFAULT or topic.replication_factor == 0:
         raise KafkaError(
             ErrorCode.invalid_replication_factor,
@@ -235,16 +329,19 @@ def _automatic(
     factor = topic.replication_factor
     if factor == _DEFAULT:
         factor = config["default.replication.factor"]
-    return place(image.registered.values(), partitions, factor, first=placed)
+    return (yield from placing(image.registered.values(), partitions, factor, first=placed))
 
 
 def decide_delete(
     image: ClusterImage, topics: Sequence[TopicReference], *, deletion_enabled: bool
-) -> list[DeleteOutcome]:
-    names = Counter(topic.name for topic in topics if topic.name is not None)
-    ids = Counter(topic.topic_id for topic in topics if topic.topic_id is not None)
+) -> Slices[list[DeleteOutcome]]:
+    names = yield from times_named(topics, lambda topic: topic.name)
+    ids = yield from times_named(topics, lambda topic: topic.topic_id)
+    portion = Portion()
     outcomes: dict[Hashable, DeleteOutcome] = {}
-    for reference in _first_of_each(topics, lambda topic: topic):
+    for reference in topics:
+        if portion.take():
+            yield
         name, topic_id = reference
         try:
             if not deletion_enabled:
@@ -252,7 +349,7 @@ def decide_delete(
             _check_reference(reference, names, ids)
             topic = _referenced(image, reference)
             name, topic_id = topic.name, topic.topic_id
-            if names[name] == 1 and ids[topic_id] == 1:
+            if names.get(name) == 1 and ids.get(topic_id) == 1:
                 raise KafkaError(
                     ErrorCode.invalid_request,
                     "The provided topic name maps to an ID that was already supplied.",
@@ -264,7 +361,9 @@ def decide_delete(
     return list(outcomes.values())
 
 
-def _check_reference(reference: TopicReference, names: Mapping[str, int], ids: Mapping[UUID, int]) -> None:
+def _check_reference(
+    reference: TopicReference, names: Mapping[Hashable, int], ids: Mapping[Hashable, int]
+) -> None:
     name, topic_id = reference
     if name is not None and topic_id is not None:
         reason = "You may not specify both topic name and topic id."
@@ -293,64 +392,90 @@ def _referenced(image: ClusterImage, reference: TopicReference) -> Topic:
 
 
 def decide_create_partitions(
-    image: ClusterImage, topics: Sequence[MorePartitions]
-) -> list[PartitionsOutcome]:
-    counts = Counter(topic.name for topic in topics)
-    outcomes = []
-    for topic in _first_of_each(topics, lambda topic: topic.name):
+    image: ClusterImage, config: BrokerConfig, topics: Sequence[MorePartitions]
+) -> Slices[list[PartitionsOutcome]]:
+    times = yield from times_named(topics, lambda topic: topic.name)
+    more = yield from _more_wanted(image, topics, times)
+    room, portion = _Room(image, config), Portion()
+    outcomes: list[PartitionsOutcome] = []
+    for wanted in topics:
+        if portion.take():
+            yield
+        count, times[wanted.name] = times[wanted.name], 0
         try:
-            if counts[topic.name] > 1:
+            if not count:
+                continue  # refused already
+            if count > 1:
                 raise KafkaError(ErrorCode.invalid_request, "Duplicate topic name.")
-            outcomes.append(
-                PartitionsOutcome(topic.name, ErrorCode.none, None, _add_partitions(image, topic))
-            )
+            record = yield from _add_partitions(image, wanted, more)
+            yield from room.take(wanted.name, record.partitions)
+            outcomes.append(PartitionsOutcome(wanted.name, ErrorCode.none, None, record))
+            if portion.take(TOPIC_WEIGHT + len(record.partitions)):
+                yield
         except KafkaError as error:
-            outcomes.append(PartitionsOutcome(topic.name, error.code, error.message, None))
+            outcomes.append(PartitionsOutcome(wanted.name, error.code, error.message, None))
     return outcomes
 
 
-def _add_partitions(image: ClusterImage, wanted: MorePartitions) -> PartitionsAdded:
+def _more_wanted(
+    image: ClusterImage, topics: Sequence[MorePartitions], times: Mapping[Hashable, int]
+) -> Slices[int]:
+    """By all topics together that are there, are named once, and may have so many."""
+    more = 0
+    for number, wanted in enumerate(topics, 1):
+        if number % LOOKS_PER_SLICE == 0:
+            yield
+        topic = image.topics.get(wanted.name)
+        if times[wanted.name] == 1 and topic is not None and wanted.partitions <= PARTITIONS_PER_TOPIC_MAX:
+            more += max(0, wanted.partitions - len(topic.partitions))
+    return more
+
+
+def _add_partitions(image: ClusterImage, wanted: MorePartitions, more_in_all: int) -> Slices[PartitionsAdded]:
     topic = image.topics.get(wanted.name)
     if topic is None:
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
     there = len(topic.partitions)
-    if wanted.partitions == there:
-        raise KafkaError(ErrorCode.invalid_partitions, f"Topic already has {there} partition(s).")
-    if wanted.partitions < there:
-        raise KafkaError(
-            ErrorCode.invalid_partitions,
-            f"The topic {topic.name} currently has {there} partition(s); {wanted.partitions} would not be an increase.",
-        )
-    more = wanted.partitions - there
-    if more > PARTITIONS_PER_REQUEST_MAX:
+    _check_count(topic, wanted.partitions)
+    if more_in_all > PARTITIONS_PER_REQUEST_MAX:
         raise KafkaError(ErrorCode.policy_violation, TOO_MANY_PARTITIONS)
+    more = wanted.partitions - there
     if wanted.assignments is None:
         brokers = image.registered.values()
-        states = _led(
-            image, place(brokers, more, topic.replication_factor, first=image.partition_count), there
-        )
+        replicas = yield from placing(brokers, more, topic.replication_factor, first=image.partition_count)
     else:
-        states = _led(image, _assigned(image, topic, more, wanted.assignments), there, is_manual=True)
+        replicas = yield from _assigned(image, topic, more, wanted.assignments)
+    states = yield from _led(image, replicas, there, is_manual=wanted.assignments is not None)
     return PartitionsAdded(topic.name, topic.topic_id, states)
+
+
+def _check_count(topic: Topic, wanted: int) -> None:
+    there = len(topic.partitions)
+    if wanted == there:
+        reason = f"Topic already has {there} partition(s)."
+    elif wanted < there:
+        reason = (
+            f"The topic {topic.name} currently has {there} partition(s); {wanted} would not be an increase."
+        )
+    elif wanted > PARTITIONS_PER_TOPIC_MAX:
+        reason = f"A topic may have {PARTITIONS_PER_TOPIC_MAX} partitions; {wanted} are too many."
+    else:
+        return
+    raise KafkaError(ErrorCode.invalid_partitions, reason)
 
 
 def _assigned(
     image: ClusterImage, topic: Topic, more: int, assignments: Sequence[tuple[int, ...]]
-) -> list[tuple[int, ...]]:
+) -> Slices[list[tuple[int, ...]]]:
     if len(assignments) != more:
         raise _bad_assignment(
             f"Attempted to add {more} additional partition(s), but only {len(assignments)} assignment(s) were "
             "specified."
         )
+    portion = Portion()
     for replicas in assignments:
         check_manual_assignment(image.registered, replicas)
+        if portion.take(1 + len(replicas) // REPLICAS_WEIGHING_1):
+            yield
     _check_factors(assignments, topic.replication_factor)
     return list(assignments)
-
-
-def _first_of_each(items: Iterable[T], key: Callable[[T], Hashable]) -> list[T]:
-    """In order, without those whose key came before."""
-    first: dict[Hashable, T] = {}
-    for item in items:
-        first.setdefault(key(item), item)
-    return list(first.values())

@@ -25,6 +25,9 @@ TEMPORARY_SUFFIX = ".tmp"
 READS_WARM = 16
 """Reads that stay free of cold pages after some were brought in: an eviction is possible, but not at once."""
 
+NAME_LENGTH_MAX = 255
+"""As file systems have it."""
+
 
 class SimDisk:
     def __init__(self, drive: Drive, life: Life, trace: Trace, wall_ms: Callable[[], int]) -> None:
@@ -96,6 +99,8 @@ class SimDisk:
         if node is None:
             self.make_folder(posixpath.dirname(whole))
             folder, name = self._platter.parent(whole)
+            if len(name) > NAME_LENGTH_MAX:
+                raise os_error(errno.ENAMETOOLONG, path)
             made = Folder(modified_ms=self.wall_ms())
             self.change(lambda: self._platter.name((folder, name, made)))
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import pytest
 
 from moldau.base.errors import ErrorCode
+from moldau.base.ids import TopicPartition
 from moldau.base.internal_topics import CONSUMER_OFFSETS
 from moldau.broker.node import Broker
 from moldau.broker.replicas import PARTITIONS_PER_TURN
@@ -15,7 +17,7 @@ from moldau.controller.configs import Alteration, Alterations
 from moldau.controller.topics import NewTopic, TopicReference
 from moldau.coordinator.runtime import CoordinatorRuntime, partition_for
 from moldau.log.manager import PRODUCER_CHECK_INTERVAL_S
-from moldau.metadata.records import NO_LEADER, ResourceType
+from moldau.metadata.records import NO_LEADER, PartitionState, ResourceType, TopicCreated
 from moldau.records.record import Record, build_batch
 from moldau.replication.partition import Partition
 from moldau.sim.world import SimHost, World
@@ -159,6 +161,39 @@ def test_a_new_topic_does_not_take_over_a_log_that_lay_there_before_and_has_no_i
     with World(1) as world:
         stage = Stage(world)
         world.run(scene())
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_a_recorded_topic_that_no_folder_can_hold_is_offline_alone_and_can_be_deleted(how: str) -> None:
+    """It was recorded before anyone looked at how long the names of its folders are."""
+    poison = "x" * 254
+
+    async def scene() -> None:
+        broker = await stage.start()
+        state = PartitionState(leader=1, leader_epoch=0, replicas=(1,), isr=(1,))
+        record = TopicCreated(poison, uuid.UUID(int=7), (state, state), {})
+        await broker.controller.create_topics([NewTopic(TOPIC, 1, 1)])
+        await broker.controller._queue.perform(lambda: (None, [record]))
+        await broker.controller.until_known(broker.controller.position)
+        for _ in range(2):
+            assert broker.failure is None
+            assert sorted(broker.offline) == [TopicPartition(poison, 0), TopicPartition(poison, 1)]
+            assert all(folder.failure is None for folder in broker.log_manager.folders)
+            append(broker.partition(TOPIC, 0), b"served")
+            await stage.end(how)
+            broker = await stage.start()
+        (deleted,) = await broker.controller.delete_topics([TopicReference(poison)])
+        assert deleted.error == ErrorCode.none
+        assert not broker.offline and poison not in broker.image.topics
+        append(broker.partition(TOPIC, 0), b"served")
+        await stage.end(how)
+        broker = await stage.start()
+        assert not broker.offline and broker.partition(TOPIC, 0).log.next_offset == 3
+
+    with World(1) as world:
+        stage = Stage(world)
+        world.run(scene())
+        assert not world.failures
 
 
 def test_a_log_without_a_topic_is_neither_shortened_nor_compacted() -> None:

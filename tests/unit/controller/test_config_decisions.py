@@ -9,6 +9,7 @@ import pytest
 from moldau.base.errors import ErrorCode
 from moldau.config.broker import BrokerConfig
 from moldau.controller.configs import Alteration, Alterations, AlterOutcome, Operation, decide_alter
+from moldau.controller.slices import whole
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.records import (
     BrokerInfo,
@@ -40,7 +41,7 @@ def image() -> ClusterImage:
 
 
 def alter(image: ClusterImage, *resources: Alterations) -> list[AlterOutcome]:
-    return decide_alter(image, BrokerConfig.parse({}), resources)
+    return whole(decide_alter(image, BrokerConfig.parse({}), resources))
 
 
 def incremental(type_: int, name: str, *changes: tuple[str, int, str | None]) -> Alterations:

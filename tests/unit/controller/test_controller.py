@@ -17,13 +17,14 @@ from moldau.controller import controller as controller_module
 from moldau.controller.alter_partition import InSync, Proposal
 from moldau.controller.brokers import Registration
 from moldau.controller.configs import Alteration, Alterations
-from moldau.controller.controller import DECIDED_PER_TURN, Controller, Heartbeat
+from moldau.controller.controller import Controller, Heartbeat
 from moldau.controller.leaders import Election
 from moldau.controller.loading import load_image
 from moldau.controller.persistence import PersistentImage, base64_of
 from moldau.controller.producer_ids import BLOCK_SIZE, ProducerIds
 from moldau.controller.reassignments import Reassignment
-from moldau.controller.topics import MorePartitions, NewTopic, TopicReference
+from moldau.controller.slices import PARTITIONS_PER_SLICE
+from moldau.controller.topics import TOPIC_WEIGHT, MorePartitions, NewTopic, TopicReference
 from moldau.metadata.image import image_from, snapshot_of
 from moldau.metadata.records import (
     ConfigChanged,
@@ -189,7 +190,7 @@ def test_a_request_for_many_topics_lets_others_run_meanwhile() -> None:
         while not controller.image.topics:
             await asyncio.sleep(0)
             turns += 1
-        assert turns >= 2_000 // DECIDED_PER_TURN
+        assert turns >= 2_000 * TOPIC_WEIGHT // PARTITIONS_PER_SLICE
         assert {outcome.error for outcome in await asked} == {ErrorCode.none}
 
     run(scene())

@@ -8,6 +8,7 @@ from moldau.base.errors import ErrorCode
 from moldau.config.broker import BrokerConfig
 from moldau.controller.configs import Alteration, Alterations, Operation, decide_alter
 from moldau.controller.min_isr import decide_min_isr, decide_one_min_isr
+from moldau.controller.slices import whole
 from moldau.metadata.records import ConfigChanged, ConfigResource, PartitionState, ResourceType
 
 from .small_cluster import changed_states, cluster, state_after
@@ -41,7 +42,9 @@ def test_who_had_stayed_eligible_is_not_where_the_set_is_large_enough_now(
     if default:
         image.apply(ConfigChanged(OF_ALL, default))
     config = BrokerConfig.parse({}).with_dynamic(default, {})
-    states = changed_states([*decide_min_isr(image, config, [ConfigChanged(resource, configs)])])
+    states = changed_states(
+        whole(decide_min_isr(image, config, [ConfigChanged(resource, configs)])).partitions
+    )
     assert states == ({0: SHORT._replace(elr=(), partition_epoch=10)} if ends else {})
 
 
@@ -106,7 +109,7 @@ def test_a_value_of_one_broker_and_no_value_at_all_are_refused(
     image = cluster()
     image.apply(ConfigChanged(OF_ALL, TWO))
     asked = Alterations(ResourceType.BROKER, name, changes, replace)
-    (outcome,) = decide_alter(image, BrokerConfig.parse({}).with_dynamic(TWO, {}), [asked])
+    (outcome,) = whole(decide_alter(image, BrokerConfig.parse({}).with_dynamic(TWO, {}), [asked]))
     verb = {"Broker-level": "altered", "Cluster-level": "removed"}
     text = refusal and f"{refusal} min.insync.replicas cannot be {verb[refusal]} while ELR is enabled."
     assert (outcome.error, outcome.message) == (

@@ -12,6 +12,7 @@ import pytest
 
 from moldau.base.errors import ErrorCode
 from moldau.config.broker import BrokerConfig
+from moldau.controller.slices import whole
 from moldau.controller.topics import (
     CreateOutcome,
     MorePartitions,
@@ -48,7 +49,7 @@ def new_ids() -> Callable[[], UUID]:
 
 
 def create(image: ClusterImage, *topics: NewTopic) -> list[CreateOutcome]:
-    return decide_create(image, CONFIG, topics, new_ids())
+    return whole(decide_create(image, CONFIG, topics, new_ids()))
 
 
 @pytest.mark.parametrize(
@@ -179,7 +180,7 @@ def test_a_fenced_broker_gets_a_replica_but_is_not_in_sync_and_does_not_lead(ima
     assert outcome.record is not None
     assert outcome.record.partitions == (PartitionState(1, 0, (2, 1, 3), (1, 3)),)
     fence(image, 3, shuts_down=True)
-    (added,) = decide_create_partitions(image, [MorePartitions("there", 3)])
+    (added,) = whole(decide_create_partitions(image, CONFIG, [MorePartitions("there", 3)]))
     assert added.record is not None
     assert added.record.partitions == (PartitionState(1, 0, (1,), (1,)),)
 
@@ -205,7 +206,7 @@ def test_many_topics_of_one_partition_are_led_as_evenly_as_one_topic_of_many(ima
     made = new_ids()
     leaders, followers = [], []
     for number in range(300):
-        (outcome,) = decide_create(image, CONFIG, [NewTopic(f"t{number}", 1, 2)], made)
+        (outcome,) = whole(decide_create(image, CONFIG, [NewTopic(f"t{number}", 1, 2)], made))
         assert outcome.record is not None
         image.apply(outcome.record)
         leaders.append(outcome.record.partitions[0].leader)
@@ -264,25 +265,25 @@ def test_the_partitions_of_one_request_are_bounded_together(image: ClusterImage)
 def test_a_topic_that_cannot_be_deleted_gets_kafkas_answer(
     image: ClusterImage, reference: TopicReference, code: ErrorCode, message: str
 ) -> None:
-    (outcome,) = decide_delete(image, [reference], deletion_enabled=True)
+    (outcome,) = whole(decide_delete(image, [reference], deletion_enabled=True))
     assert (outcome.error, outcome.message, outcome.record) == (code, message, None)
 
 
 @pytest.mark.parametrize("reference", [TopicReference("there"), TopicReference(None, THERE)])
 def test_a_topic_is_deleted_by_name_or_by_id(image: ClusterImage, reference: TopicReference) -> None:
-    (outcome,) = decide_delete(image, [reference], deletion_enabled=True)
+    (outcome,) = whole(decide_delete(image, [reference], deletion_enabled=True))
     assert (outcome.name, outcome.topic_id, outcome.error) == ("there", THERE, ErrorCode.none)
 
 
 def test_a_topic_named_twice_is_not_deleted(image: ClusterImage) -> None:
-    by_name = decide_delete(image, [TopicReference("there")] * 2, deletion_enabled=True)
-    by_id = decide_delete(image, [TopicReference(None, THERE)] * 2, deletion_enabled=True)
+    by_name = whole(decide_delete(image, [TopicReference("there")] * 2, deletion_enabled=True))
+    by_id = whole(decide_delete(image, [TopicReference(None, THERE)] * 2, deletion_enabled=True))
     assert [outcome.message for outcome in by_name] == ["Duplicate topic name."]
     assert [outcome.message for outcome in by_id] == ["Duplicate topic id."]
 
 
 def test_nothing_is_deleted_where_deletion_is_disabled(image: ClusterImage) -> None:
-    (outcome,) = decide_delete(image, [TopicReference("there")], deletion_enabled=False)
+    (outcome,) = whole(decide_delete(image, [TopicReference("there")], deletion_enabled=False))
     assert (outcome.error, outcome.record) == (ErrorCode.topic_deletion_disabled, None)
 
 
@@ -316,12 +317,12 @@ def test_nothing_is_deleted_where_deletion_is_disabled(image: ClusterImage) -> N
 def test_partitions_that_cannot_be_added_get_kafkas_answer(
     image: ClusterImage, wanted: MorePartitions, code: ErrorCode, message: str | None
 ) -> None:
-    (outcome,) = decide_create_partitions(image, [wanted])
+    (outcome,) = whole(decide_create_partitions(image, CONFIG, [wanted]))
     assert (outcome.error, outcome.message, outcome.record) == (code, message, None)
 
 
 def test_partitions_are_added_with_or_without_an_assignment(image: ClusterImage) -> None:
     for assignments in (None, [(1,), (1,)]):
-        (outcome,) = decide_create_partitions(image, [MorePartitions("there", 4, assignments)])
+        (outcome,) = whole(decide_create_partitions(image, CONFIG, [MorePartitions("there", 4, assignments)]))
         assert outcome.record is not None
         assert len(outcome.record.partitions) == 2

@@ -68,7 +68,27 @@ WAKEUPS_PER_TURN = 64
 """Long polls answered in one turn of the loop after an append: a producer's next request waits no longer than that."""
 
 CONNECTIONS_WAITING_MAX = 1024
-"""Connections beyond `max.connections` that are kept unserved until one ends; further ones are closed."""
+CONNECTIONS_WAITING_SHARE = 8
+"""Connections beyond `max.connections` that are kept unserved until one ends; further ones are closed. At most one in
+eight of those that the process has descriptors for."""
+
+CONNECTIONS_OF_BROKERS_MAX = 256
+CONNECTIONS_OF_BROKERS_SHARE = 8
+"""Connections beyond `max.connections` that are served on the listener of the brokers, where that is another than the
+clients': a crowd of clients does not keep brokers apart. At most one in eight, too."""
+
+CONNECTIONS_MIN = 16
+"""However few descriptors the process may have."""
+
+HTTP_CONNECTIONS_MAX = 32
+"""Exchanges on the port of /metrics and /health. The one that waits the longest for its client makes room for a new
+one."""
+
+DESCRIPTORS_INTERNAL_MIN = 32
+DESCRIPTORS_INTERNAL_MAX = 512
+DESCRIPTORS_INTERNAL_SHARE = 16
+"""Descriptors that are neither of log files nor of accepted connections: the store, locks, what threads open for one
+call, connections to other brokers. One in sixteen, within these bounds."""
 
 COLD_READ_RETRIES_MAX = 8
 """Times that a fetch warms its pages and finds them evicted again before it answers with what it has."""

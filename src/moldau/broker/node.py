@@ -371,8 +371,8 @@ class Broker:
     # Addresses
 
     def _listen(self) -> None:
-        for endpoint in self.config.listeners:
-            self.listeners[endpoint.name] = self._server.listen(endpoint.name, endpoint.host, endpoint.port)
+        own = self.config["inter.broker.listener.name"]
+        self.listeners |= self._server.listen_on(self.config.listeners, own)
         if self.config["moldau.http.port"] >= 0:
             self.http = self._http.listen(self.config["moldau.http.host"], self.config["moldau.http.port"])
 

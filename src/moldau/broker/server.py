@@ -1,20 +1,34 @@
 """The listeners of a broker and the connections behind them: accepting, counting, idle time-outs.
 
 `max.connections` holds back, as Kafka does: a connection beyond it is accepted and left unserved until another ends.
-`max.connections.per.ip` refuses. A connection on which nothing happened for `connections.max.idle.ms` is closed.
+So does the number of descriptors that the process may have: some are kept for logs (`Net.accepted_max`). Where brokers
+have a listener of their own, they get in beside all that (Kafka's ConnectionQuotas, `protectedListener`).
+`max.connections.per.ip` refuses, and counts those that wait. A connection on which nothing happened for
+`connections.max.idle.ms`, or that waited as long, is closed.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
-from moldau.base.limits import CONNECTIONS_WAITING_MAX, PRIVATE_BUFFER_BYTES_MIN, RECEIVE_BUFFER_BYTES
+from moldau.base.limits import (
+    CONNECTIONS_MIN,
+    CONNECTIONS_OF_BROKERS_MAX,
+    CONNECTIONS_OF_BROKERS_SHARE,
+    CONNECTIONS_WAITING_MAX,
+    CONNECTIONS_WAITING_SHARE,
+    HTTP_CONNECTIONS_MAX,
+    PRIVATE_BUFFER_BYTES_MIN,
+    RECEIVE_BUFFER_BYTES,
+)
 from moldau.broker.connection import Answer, Connection
+from moldau.broker.data_folders import Seldom
 from moldau.broker.intake import Intake
 from moldau.broker.metrics import Metrics
+from moldau.config.listeners import Endpoint
 from moldau.peers.peer import SOFTWARE_NAME as PEER_SOFTWARE
 from moldau.runtime.line import Line
 from moldau.runtime.ports import Listener, Runtime, Stream, Timer
@@ -25,6 +39,14 @@ IDLE_SWEEPS_PER_TIMEOUT = 4
 SEND_AWAY_POLL_S = 0.02
 LOOK_INTERVAL_S = 5.0
 LOOKS_PER_TURN = 200
+
+
+class Waiting(NamedTuple):
+    """A connection that is held back."""
+
+    stream: Stream
+    listener_name: str
+    since_s: float
 
 
 class Server:
@@ -55,10 +77,19 @@ class Server:
         self.connections: dict[Connection, None] = {}  # in the order of arrival
         self._net = runtime.net
         self._dispatch = dispatch
+        self.protected_listener: str | None = None
+        """The brokers', where clients have another."""
+        accepted_max = max(CONNECTIONS_MIN, runtime.net.accepted_max - HTTP_CONNECTIONS_MAX)
+        self._waiting_max = min(CONNECTIONS_WAITING_MAX, accepted_max // CONNECTIONS_WAITING_SHARE)
+        self._of_brokers_max = min(CONNECTIONS_OF_BROKERS_MAX, accepted_max // CONNECTIONS_OF_BROKERS_SHARE)
+        self._descriptors_max = accepted_max - self._waiting_max - self._of_brokers_max
+        """Of connections that are served, but for those that only brokers can have."""
         self.connections_max = connections_max
         self.connections_per_ip_max = connections_per_ip_max
         self._per_ip: dict[str, int] = {}
-        self._waiting: deque[tuple[Stream, str]] = deque()
+        """Those that are served, and those that wait."""
+        self._waiting: deque[Waiting] = deque()
+        self._seldom = Seldom(runtime.clock)
         self._idle_s_max = idle_ms_max / 1000
         self._listeners: list[Listener] = []
         self._sweep: Timer | None = None
@@ -66,6 +97,13 @@ class Server:
         self._looked_s = runtime.clock.monotonic()
         self._to_look_at: deque[Connection] = deque()
         self._is_closing = False
+
+    def listen_on(self, endpoints: Iterable[Endpoint], of_brokers: str | None) -> dict[str, Listener]:
+        """Serve all of these; the brokers' is the one of that name, else the first."""
+        found = {name: self.listen(name, host, port) for name, host, port, _ in endpoints}
+        if len(found) > 1:
+            self.protected_listener = of_brokers if of_brokers in found else next(iter(found))
+        return found
 
     def listen(self, name: str, host: str, port: int) -> Listener:
         listener = self._net.listen(host, port, lambda stream: self._accept(stream, name))
@@ -87,43 +125,74 @@ class Server:
 
     def _accept(self, stream: Stream, listener_name: str) -> None:
         ip = stream.peer[0]
-        if self._per_ip.get(ip, 0) >= self.connections_per_ip_max:
-            log.warning(
-                "refusing a connection of %s: max.connections.per.ip=%d is reached",
-                ip,
-                self.connections_per_ip_max,
-            )
+        count = self._per_ip.get(ip, 0)
+        if count >= self.connections_per_ip_max:
+            self._say(f"a connection of {ip} is refused: {count} are there", "max.connections.per.ip")
             stream.close()
-        elif len(self.connections) < self.connections_max:
+            return
+        if not self._has_room(listener_name) and len(self._waiting) >= self._waiting_max:
+            self._say(f"a connection of {ip} is refused: {len(self.connections)} are there", self._bound)
+            stream.close()
+            return
+        self._per_ip[ip] = count + 1
+        if self._has_room(listener_name):
             self._open(stream, listener_name)
-        elif len(self._waiting) < CONNECTIONS_WAITING_MAX:
-            self.metrics.connections_held_back += 1
-            self._waiting.append((stream, listener_name))
-        else:
-            stream.close()
+            return
+        self._say(f"a connection of {ip} waits: {len(self.connections)} are there", self._bound)
+        self.metrics.connections_held_back += 1
+        self._waiting.append(Waiting(stream, listener_name, self.clock.monotonic()))
+
+    @property
+    def _served_max(self) -> int:
+        return min(self.connections_max, self._descriptors_max)
+
+    @property
+    def _bound(self) -> str:
+        """What keeps connections back."""
+        if self.connections_max <= self._descriptors_max:
+            return "max.connections"
+        return "the descriptors that the process may have, of which some are kept for logs (ulimit -n)"
+
+    def _has_room(self, listener_name: str) -> bool:
+        """A protected listener has some beside the others', as it would not be one otherwise."""
+        extra = self._of_brokers_max if listener_name == self.protected_listener else 0
+        return len(self.connections) < self._served_max + extra
+
+    def _say(self, what: str, bound: str) -> None:
+        if self._seldom(bound):
+            log.warning("%s, which is all that %s allows", what, bound)
 
     def _open(self, stream: Stream, listener_name: str) -> None:
-        ip = stream.peer[0]
-        self._per_ip[ip] = self._per_ip.get(ip, 0) + 1
         self.metrics.connections_opened += 1
         self.connections[Connection(self, stream, listener_name, self._dispatch)] = None
 
     def on_connection_closed(self, connection: Connection) -> None:
         if self.connections.pop(connection, self) is self:
             return
-        ip = connection.stream.peer[0]
+        self._leave(connection.stream.peer[0])
+        self.metrics.connections_closed += 1
+        if self._waiting and not self._is_closing:
+            self.tasks.call_soon(self._admit_waiting)
+
+    def _leave(self, ip: str) -> None:
         left = self._per_ip[ip] - 1
         if left:
             self._per_ip[ip] = left
         else:
             del self._per_ip[ip]
-        self.metrics.connections_closed += 1
-        if self._waiting and not self._is_closing:
-            self.tasks.call_soon(self._admit_waiting)
 
     def _admit_waiting(self) -> None:
-        while self._waiting and len(self.connections) < self.connections_max and not self._is_closing:
-            self._open(*self._waiting.popleft())
+        """In the order in which they came. One that only its address has too many of by now is closed."""
+        while self._waiting and not self._is_closing and self._has_room(self._waiting[0].listener_name):
+            stream, listener_name, _ = self._waiting.popleft()
+            if self._per_ip[stream.peer[0]] > self.connections_per_ip_max:
+                self._turn_away(stream)
+            else:
+                self._open(stream, listener_name)
+
+    def _turn_away(self, stream: Stream) -> None:
+        self._leave(stream.peer[0])
+        stream.close()
 
     def _schedule_sweep(self, *_: Any) -> None:
         self._sweep = self.tasks.call_later(self._idle_s_max / IDLE_SWEEPS_PER_TIMEOUT, self._sweep_idle)
@@ -132,6 +201,8 @@ class Server:
         oldest = self.clock.monotonic() - self._idle_s_max
         for connection in [c for c in self.connections if c.last_active_s < oldest and c.is_idle]:
             connection.close("idle for connections.max.idle.ms")
+        while self._waiting and self._waiting[0].since_s < oldest:
+            self._turn_away(self._waiting.popleft().stream)
         self._schedule_sweep()
 
     async def send_away(self, time_s: float) -> None:
@@ -175,8 +246,8 @@ class Server:
             self._sweep.cancel()
         if self._look is not None:
             self._look.cancel()
-        for stream, _ in self._waiting:
-            stream.close()
+        for waiting in self._waiting:
+            waiting.stream.close()
         self._waiting.clear()
         for connection in list(self.connections):
             connection.close(None)

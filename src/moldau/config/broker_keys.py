@@ -146,7 +146,8 @@ CONNECTIONS = (
         Type.INT,
         INT_MAX,
         Range(0),
-        "How many connections the broker serves at once; further ones wait, unserved, until one ends.",
+        "How many connections the broker serves at once; further ones wait, unserved, until one ends. There are never "
+        "more than descriptors allow: some are kept for logs.",
         update=Update.CLUSTER_WIDE,
     ),
     _key(
@@ -154,7 +155,7 @@ CONNECTIONS = (
         Type.INT,
         INT_MAX,
         Range(0),
-        "How many connections one address may hold; further ones are closed on arrival.",
+        "How many connections one address may hold, those that wait included; further ones are closed on arrival.",
         update=Update.CLUSTER_WIDE,
     ),
     _key(

@@ -244,6 +244,12 @@ class Listener(Protocol):
 
 
 class Net(Protocol):
+    @property
+    def accepted_max(self) -> int:
+        """Accepted streams that may be open at once. With more, there would be no descriptors for files; it is for
+        those who accept to see to that."""
+        ...
+
     def listen(self, host: str, port: int, accept: Callable[[Stream], None]) -> Listener:
         """Serve a port (0: any free one; host "": every interface). OSError with EADDRINUSE, EADDRNOTAVAIL,
         EACCES says what is wrong."""

@@ -28,6 +28,7 @@ WATCH_INTERVAL_S = 0.000_02
 """Between two calls of a watcher whose condition goes on to hold: a program that spins lets time pass."""
 SENDFILE_BYTES = 64 * 1024
 CONNECT_RETRY_S = 1.0
+ACCEPTED_MAX = 100_000
 
 
 class SimStream:
@@ -264,6 +265,8 @@ class Station:
 
 class SimNet:
     """The port of one life of one host."""
+
+    accepted_max = ACCEPTED_MAX
 
     def __init__(
         self, stations: dict[str, Station], name: str, life: Life, tasks: SimTasks, report: Report

@@ -64,6 +64,10 @@ class CuttableNet:
         self._broker = broker
         self._links = links
 
+    @property
+    def accepted_max(self) -> int:
+        return self._net.accepted_max
+
     def listen(self, host: str, port: int, accept: Callable[[Stream], None]) -> Listener:
         return self._net.listen(host, port, accept)
 

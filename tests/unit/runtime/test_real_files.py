@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from moldau.base.limits import DESCRIPTORS_INTERNAL_MAX, DESCRIPTORS_INTERNAL_MIN
 from moldau.runtime.real import files
 from moldau.runtime.real.disk import RealDisk
 from moldau.runtime.real.features import PLAIN, Features
@@ -297,3 +298,13 @@ def test_a_folder_that_apache_kafka_has_locked_is_not_taken(disk: RealDisk, tmp_
             disk.lock(str(path))
         holder.communicate(b"\n", timeout=30)
     disk.lock(str(path)).release()
+
+
+@pytest.mark.parametrize("limit", [128, 256, 1024, 4096, 1 << 20])
+def test_files_connections_and_internals_share_the_descriptors(
+    limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "descriptor_limit", lambda: limit)
+    used = files.open_files_bound() + files.accepted_streams_bound()
+    assert limit - DESCRIPTORS_INTERNAL_MAX <= used <= limit - DESCRIPTORS_INTERNAL_MIN
+    assert files.accepted_streams_bound() >= limit // 4

@@ -23,6 +23,12 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from moldau.base.limits import (
+    CONNECTIONS_MIN,
+    DESCRIPTORS_INTERNAL_MAX,
+    DESCRIPTORS_INTERNAL_MIN,
+    DESCRIPTORS_INTERNAL_SHARE,
+)
 from moldau.runtime.real.process import descriptor_limit
 
 T = TypeVar("T")
@@ -50,8 +56,19 @@ _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 
 
 def open_files_bound() -> int:
-    """Half of the descriptors that the process may have: the other half is for connections."""
+    """Half of the descriptors that the process may have: the other half is for connections and all else."""
     return max(OPEN_FILES_MIN, min(OPEN_FILES_MAX, descriptor_limit() // 2))
+
+
+def accepted_streams_bound() -> int:
+    """Connections that may be accepted: what is left beside log files and internals, so that a crowd of clients takes
+    no descriptor that a log needs.
+    """
+    limit = descriptor_limit()
+    internal = max(
+        DESCRIPTORS_INTERNAL_MIN, min(DESCRIPTORS_INTERNAL_MAX, limit // DESCRIPTORS_INTERNAL_SHARE)
+    )
+    return max(CONNECTIONS_MIN, limit - open_files_bound() - internal)
 
 
 class FilePool:

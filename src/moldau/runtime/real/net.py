@@ -20,7 +20,7 @@ from typing import Any
 
 from moldau.runtime.ports import Address, Buffer, File, Stream
 from moldau.runtime.real.features import Features
-from moldau.runtime.real.files import RealFile
+from moldau.runtime.real.files import RealFile, accepted_streams_bound
 
 logger = logging.getLogger("moldau.net")
 
@@ -29,6 +29,7 @@ ACCEPT_BACKLOG = 1024
 ACCEPTS_PER_EVENT_MAX = 64
 ACCEPT_PAUSE_S = 0.25
 """How long a listener rests when the process has no descriptor left: the connection stays in the backlog."""
+SAID_EVERY_S = 60.0
 PLAIN_SENDFILE_BYTES = 256 * 1024
 ANY_PORT_ATTEMPTS = 16
 
@@ -119,7 +120,7 @@ class RealStream:
 class RealListener:
     """One port on one or several addresses."""
 
-    __slots__ = ("_accept", "_exhausted", "_loop", "_sendfile", "_sockets", "_timers", "address")
+    __slots__ = ("_accept", "_loop", "_said_s", "_sendfile", "_sockets", "_timers", "address")
 
     def __init__(
         self,
@@ -133,7 +134,7 @@ class RealListener:
         self._sockets = sockets
         self._accept = accept
         self._sendfile = sendfile
-        self._exhausted = False
+        self._said_s = -SAID_EVERY_S
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self.address: Address = _plain_address(sockets[0].getsockname())
         for listening in sockets:
@@ -160,7 +161,6 @@ class RealListener:
                     self._pause(listening, error)
                     return
                 continue  # that connection ended before it was accepted
-            self._exhausted = False
             self._serve(connected)
 
     def _serve(self, connected: socket.socket) -> None:
@@ -176,9 +176,9 @@ class RealListener:
             stream.close()
 
     def _pause(self, listening: socket.socket, error: OSError) -> None:
-        if not self._exhausted:
+        if self._loop.time() - self._said_s >= SAID_EVERY_S:
+            self._said_s = self._loop.time()
             logger.warning("no connection can be accepted for now: %s", error.strerror)
-        self._exhausted = True
         fd = listening.fileno()
         self._loop.remove_reader(fd)
         self._timers[fd] = self._loop.call_later(ACCEPT_PAUSE_S, self._resume, listening)
@@ -189,9 +189,10 @@ class RealListener:
 
 
 class RealNet:
-    __slots__ = ("_loop", "_sendfile")
+    __slots__ = ("_loop", "_sendfile", "accepted_max")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, features: Features) -> None:
+        self.accepted_max = accepted_streams_bound()
         self._loop = loop
         self._sendfile = features.sendfile
 

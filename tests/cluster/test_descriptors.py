@@ -23,11 +23,11 @@ PARTITIONS = 100
 
 
 @contextlib.contextmanager
-def crowd(server: Server, count: int) -> Iterator[list[socket.socket]]:
+def crowd(port: int, count: int) -> Iterator[list[socket.socket]]:
     connections: list[socket.socket] = []
     try:
         for _ in range(count):
-            connections.append(socket.create_connection(("127.0.0.1", server.port), 10))
+            connections.append(socket.create_connection(("127.0.0.1", port), 10))
         yield connections
     finally:
         for connection in connections:
@@ -71,7 +71,7 @@ def test_300_connections_leave_logs_topics_and_health_what_they_need_of_256_desc
     server.start()
     create_topic(server.bootstrap_servers, "wide", PARTITIONS)
     create_topic(server.bootstrap_servers, "rolled", 1, segment_bytes="1048576")
-    with RawConnection(server.bootstrap_servers) as connection, crowd(server, CROWD):
+    with RawConnection(server.bootstrap_servers) as connection, crowd(server.port, CROWD):
         for partition in range(PARTITIONS):
             write(connection, "wide", partition, b"in a crowd")
             assert b"in a crowd" in read(connection, "wide", partition)
@@ -87,3 +87,16 @@ def test_300_connections_leave_logs_topics_and_health_what_they_need_of_256_desc
     told = (server.folder / "stderr.txt").read_text()
     assert told.count("kept for logs") == 1, told
     assert "Too many open files" not in told
+
+
+def test_100_half_sent_heads_do_not_deny_health(new_server: NewServer) -> None:
+    http = free_port()
+    server = new_server(moldau_http_port=http)
+    if not isinstance(server, MoldauServer):
+        pytest.skip("Kafka has no such port")
+    server.start()
+    with crowd(http, 100) as connections:
+        for connection in connections:
+            with contextlib.suppress(ConnectionError):  # it has made room already
+                connection.sendall(b"GET /health HTTP/1.1\r\nX-Slow: ")
+        assert health(http) == 200

@@ -84,6 +84,18 @@ HTTP_CONNECTIONS_MAX = 32
 """Exchanges on the port of /metrics and /health. The one that waits the longest for its client makes room for a new
 one."""
 
+HTTP_HEAD_BYTES_MAX = 8192
+HTTP_HEAD_S_MAX = 5.0
+HTTP_ANSWER_S_MAX = 10.0
+"""How large the head of a request may be, how long it may take, and how long a client may take to read the answer."""
+
+HTTP_ANSWER_BYTES_HELD_MAX = 8 * 1024 * 1024
+"""Answers that clients have not taken yet, over all of them; past it the oldest is given up."""
+
+HTTP_WORK_SHARE = 10
+"""Making answers takes at most one part in so many of the loop's time: one that took long is given again for a
+while."""
+
 DESCRIPTORS_INTERNAL_MIN = 32
 DESCRIPTORS_INTERNAL_MAX = 512
 DESCRIPTORS_INTERNAL_SHARE = 16

@@ -53,9 +53,6 @@ OUTPUT_ITEMS_HELD_MAX = 256
 ANSWERS_PARKED_MAX = 128
 """Requests of one connection that wait for something (a flush, a long poll, a coroutine); past it, reading pauses."""
 
-RECOMPRESSED_INLINE_BYTES_MAX = 4 * 1024
-"""A larger batch gets its topic's compression in a thread: the loop has other things to do for those milliseconds."""
-
 SENDMSG_BUFFERS_MAX = 64
 SENDMSG_BYTES_MAX = 512 * 1024
 SENDFILE_BYTES_MAX = 1024 * 1024
@@ -150,3 +147,35 @@ more it would be longer than file systems take (255 bytes)."""
 CONFIGS_PER_RESOURCE_MAX = 1_000
 """Settings that one resource is given in a request: there are fewer than 400 keys, so that more name some twice, or
 none."""
+
+PACKED_INLINE_BYTES_MAX = 4 * 1024
+UNFOLDED_INLINE_BYTES_MAX = 32 * 1024
+RECORDS_INLINE_MAX = 512
+RECORD_HEADERS_INLINE_MAX = 512
+"""The largest batch that is unfolded, walked or compressed anew on the loop: compressed, as plain records, in records,
+and in headers of one record. It takes 1 ms, and 7 ms where all of it is headers of records. What is larger is looked
+at in a thread."""
+
+ASIDE_BATCHES_MAX = 2
+ASIDE_UNFOLDED_BYTES_MAX = 4 * 1024 * 1024
+ASIDE_RECORDS_MAX = 65_536
+"""Batches looked at in threads at the same time, and how large such a batch may be: more than Kafka's producers send
+by default. Each computing thread takes the interpreter's lock for its share of the time."""
+
+HEAVY_BATCHES_MAX = 1
+"""Larger ones take up to DECOMPRESSED_BYTES_MAX, once as plain records and once more as a decoder's window: one at a
+time, so that a broker stays below 300 MB over what it takes when idle."""
+
+RECORD_ERRORS_MAX = 100
+"""Records of a refused batch that its answer names. Kafka names all; producers say of the rest that it was in a batch
+with bad ones."""
+
+LOOKUP_STEPS_INLINE_MAX = 2048
+LOOKUP_STEPS_PER_READ = 64
+"""Steps of about a microsecond that one look-up by time goes on the loop: a batch's header, a record; and how many it
+counts for to read something. A longer search goes on in a thread."""
+
+LOOKUP_MARKS_MAX = 4096
+LOOKUP_BATCHES_REMEMBERED_MAX = 64
+"""Times and places kept of a large batch that a look-up by time had to walk, so that the next one need not: 64 KB at
+most. And how many such batches a broker remembers: 4 MB."""

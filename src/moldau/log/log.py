@@ -19,10 +19,10 @@ from contextlib import suppress
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
-from moldau.base.limits import RECOMPRESSED_INLINE_BYTES_MAX
 from moldau.config.topic import TopicConfig
 from moldau.log import names
 from moldau.log.appended import Appended
+from moldau.log.aside import Aside
 from moldau.log.checkpoints import write_partition_metadata
 from moldau.log.epochs import EpochEnd
 from moldau.log.flush import Flushed, Flusher
@@ -43,7 +43,6 @@ from moldau.log.snapshots import read_snapshot
 from moldau.log.transactions_index import AbortedIndexes
 from moldau.log.truncation import Checkpoint, Truncation
 from moldau.records.batch import (
-    ATTRIBUTES_POSITION,
     CODEC_MASK,
     CONTROL,
     LENGTH_AND_BEFORE_BYTES,
@@ -52,7 +51,8 @@ from moldau.records.batch import (
     TRANSACTIONAL,
     read_header,
 )
-from moldau.records.validate import AppendRules, HeaderFields, Refused, check_batch, recompress
+from moldau.records.bounds import TooMuch
+from moldau.records.validate import AppendRules, HeaderFields, Looked, Refused, check_batch, recompress
 from moldau.runtime.ports import Runtime
 
 logger = logging.getLogger(__name__)
@@ -71,9 +71,9 @@ class Log:
         "_reader",
         "_removal",
         "_rolling",
-        "_rules",
         "_runtime",
         "_search",
+        "aside",
         "epochs",
         "failure",
         "folder",
@@ -83,6 +83,7 @@ class Log:
         "on_start_moved",
         "producing",
         "reshaping",
+        "rules",
         "segments",
         "topic_id",
         "topic_partition",
@@ -97,8 +98,10 @@ class Log:
         loaded: LoadedLog,
         on_failure: Callable[[Log, OSError], object] | None = None,
         on_error: Callable[[Log, OSError], object] | None = None,
+        aside: Aside | None = None,
     ) -> None:
-        """`on_failure`: the log has failed for good. `on_error`: a write went wrong, and the log goes on."""
+        """`on_failure`: the log has failed for good. `on_error`: a write went wrong, and the log goes on. `aside`: of
+        the broker."""
         self.topic_partition = topic_partition
         self.topic_id = loaded.topic_id
         self.folder = folder
@@ -118,7 +121,8 @@ class Log:
         aborted = AbortedIndexes(runtime.disk, folder, loaded.aborted_bases)
         self.producing = Producing(self, self._flusher, loaded.producers, aborted)
         self._removal = Removal(self, self._flusher, runtime, str(topic_partition))
-        self._search = Search(self, self._reader, runtime)
+        self.aside = aside or Aside(runtime.tasks)
+        self._search = Search(self, self._reader, runtime, self.aside)
         self._rolling = Rolling(self, self._flusher, self._search, runtime, loaded.snapshot_offset)
         self._closing = False
         self.reshaping = Reshaping()
@@ -135,7 +139,7 @@ class Log:
     @property
     def is_straight(self) -> bool:
         """Whether an append can be answered at once: it is never `flush_due`, nor recompressed."""
-        return not self._flusher.has_policy and self._rules.codec is None
+        return not self._flusher.has_policy and self.rules.codec is None
 
     @property
     def config(self) -> TopicConfig:
@@ -146,7 +150,7 @@ class Log:
         self._config = config
         if not config.compact:
             self.reshaping.stop_compaction()
-        self._rules = AppendRules.of(str(self.topic_partition), config)
+        self.rules = AppendRules.of(str(self.topic_partition), config)
         self._flusher.configure(config)
         self._rolling.set_limits(self.segments.active)
 
@@ -161,17 +165,18 @@ class Log:
         now_ms: int,
         zstd_allowed: bool = True,
         guard: Verification | None = None,
+        looked: Looked | None = None,
     ) -> Appended:
         """Append a client's batch as the leader. Offset and epoch are written into the buffer, in place.
 
-        `guard` is for the first batch of a transaction (see `producing`).
+        `guard` is for the first batch of a transaction (see `producing`), `looked` for one that `wants_looking_at`.
         """
         if self.failure is not None:
             raise self.failure
-        rules = self._rules
+        rules = self.rules
         segment_bytes = self._config.segment_bytes
         try:
-            header = check_batch(buffer, start, stop, rules, now_ms, zstd_allowed)
+            header = check_batch(buffer, start, stop, rules, now_ms, zstd_allowed, looked)
             stop = start + header[1] + LENGTH_AND_BEFORE_BYTES
             if rules.codec is not None and rules.codec != header[5] & CODEC_MASK:
                 buffer = memoryview(bytearray(recompress(buffer[start:stop], rules)))
@@ -188,6 +193,8 @@ class Log:
                     return self._duplicate(seen)
         except Refused as refusal:
             return self.refused(refusal)
+        except TooMuch:
+            return self.refused(Refused(ErrorCode.unknown_server_error, "it was to be looked at first"))
         return self.put(buffer, start, stop, header, leader_epoch, now_ms)
 
     def put(
@@ -231,7 +238,7 @@ class Log:
                 )
         flusher = self._flusher
         flush_due = flusher.has_policy and flusher.note_appended(header[12])
-        append_time_ms = now_ms if self._rules.log_append_time else NO_TIMESTAMP
+        append_time_ms = now_ms if self.rules.log_append_time else NO_TIMESTAMP
         start_offset = self.log_start_offset
         return _new_tuple(
             Appended,
@@ -241,26 +248,6 @@ class Log:
     def append_fetched(self, buffer: memoryview, now_ms: int, batches_max: int = 2**31) -> Fetched:
         """Append a leader's batches as its follower (see `following`)."""
         return Following(self, self._flusher, self._rolling).append(buffer, now_ms, batches_max)
-
-    def wants_recompression(self, buffer: memoryview, start: int, stop: int) -> bool:
-        """Whether a batch should go through `recompressed` first: it is not small, and not in the topic's codec."""
-        codec = self._rules.codec
-        return (
-            codec is not None
-            and stop - start > RECOMPRESSED_INLINE_BYTES_MAX
-            and buffer[start + ATTRIBUTES_POSITION] & CODEC_MASK != codec
-        )
-
-    async def recompressed(self, batch: memoryview, now_ms: int, zstd_allowed: bool) -> bytearray:
-        """The batch in the topic's codec, ready to be appended; the batch as it is where `append` will refuse it.
-
-        The compression runs in a thread, and there inside calls that let the loop go on.
-        """
-        try:
-            check_batch(batch, 0, len(batch), self._rules, now_ms, zstd_allowed)
-            return bytearray(await self._runtime.tasks.in_thread(recompress, batch, self._rules))
-        except Refused:
-            return bytearray(batch)
 
     def _duplicate(self, seen: BatchSeen) -> Appended:
         """The answer to a retry of a stored batch."""

@@ -18,6 +18,7 @@ from contextlib import suppress
 from moldau.base.ids import TopicPartition
 from moldau.config.topic import TopicConfig
 from moldau.log import names
+from moldau.log.aside import Aside
 from moldau.log.disk_errors import is_no_room, is_of_one_log, is_passing, reason
 from moldau.log.folder import Checkpoints, DataFolder
 from moldau.log.loaded import LoadedLog
@@ -73,6 +74,7 @@ class LogManager:
         begun anew. `on_made`: a log that there was no room for when it was created is there now.
         """
         self._runtime = runtime
+        self._aside = Aside(runtime.tasks)
         self._owner = Owner(cluster_id, node_id, process_id)
         self.config_of = config_of
         self._high_watermark_of = high_watermark_of
@@ -147,7 +149,9 @@ class LogManager:
 
     def _keep(self, partition: TopicPartition, path: str, loaded: LoadedLog, folder: DataFolder) -> Log:
         config = self.config_of(partition.topic)
-        log = Log(partition, path, config, self._runtime, loaded, self._log_failed, self._disk_error)
+        log = Log(
+            partition, path, config, self._runtime, loaded, self._log_failed, self._disk_error, self._aside
+        )
         self.logs[partition] = log
         self._folder_of[partition] = folder
         folder.log_count += 1

@@ -130,7 +130,7 @@ class Moves:
                 manager.folder_error(target, error)
 
         config = copy_config(log.config)
-        copy = Log(log.topic_partition, path, config, self._runtime, loaded, on_failure, on_error)
+        copy = Log(log.topic_partition, path, config, self._runtime, loaded, on_failure, on_error, log.aside)
         copy.reshaping.cleaned_to = log.reshaping.cleaned_to
         copy.write_created(target.name_sync())
         return copy

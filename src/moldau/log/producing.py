@@ -22,7 +22,7 @@ from moldau.log.segment import Segment
 from moldau.log.transactions import Aborted, Marker, build_marker, read_marker
 from moldau.log.transactions_index import AbortedIndexes
 from moldau.records.batch import LOG_APPEND_TIME, TRANSACTIONAL, read_header, sequence_after, set_timestamps
-from moldau.records.validate import HeaderFields, Refused
+from moldau.records.validate import HeaderFields, Looked, Refused
 
 if TYPE_CHECKING:
     from moldau.log.appended import Appended
@@ -108,6 +108,12 @@ class Producing:
         except OutOfSequence as refusal:
             return self._log.refused(Refused(refusal.code, str(refusal)))
         return self._append(batch, leader_epoch, now_ms)
+
+    def append_alone(self, batch: bytes, leader_epoch: int, now_ms: int) -> Appended:
+        """Append a coordinator's records that belong to no transaction, as `Log.append`. They need no look."""
+        buffer = memoryview(bytearray(batch))
+        looked = Looked(self._log.rules, read_header(buffer).max_timestamp)
+        return self._log.append(buffer, 0, len(buffer), leader_epoch, now_ms, looked=looked)
 
     def append_marker(
         self,

@@ -1,7 +1,7 @@
 """Finding things in a log: the bytes from an offset on, an offset by its timestamp.
 
-Nothing here reads more than index entries and batch headers, except for the one batch in which a timestamp
-is looked for. With `read_nowait` a page that is not cached ends the search with BlockingIOError; the same
+Nothing here reads more than index entries and batch headers, except for the batches in which a timestamp
+is looked for (`lookup`). With `read_nowait` a page that is not cached ends the search with BlockingIOError; the same
 search with `read_waiting` then runs in a thread.
 """
 
@@ -10,12 +10,13 @@ from __future__ import annotations
 import errno
 from typing import NamedTuple
 
+from moldau.base.limits import LOOKUP_STEPS_PER_READ
 from moldau.log.index import Read
-from moldau.log.scan import Batch, DamagedBatch, DamagedSegment, check_sum, headers, whole_batches_end
+from moldau.log.lookup import Lookup
+from moldau.log.scan import DamagedBatch, DamagedSegment, headers, whole_batches_end
 from moldau.log.segment import Segment
 from moldau.log.segments import Segments
 from moldau.records.batch import NO_TIMESTAMP
-from moldau.records.record import iterate_records
 from moldau.runtime.ports import File
 
 POSITIONS_MAX = 64
@@ -40,7 +41,7 @@ class TimestampOffset(NamedTuple):
 
 
 class Reader:
-    __slots__ = ("_only_checked", "_positions", "_segments")
+    __slots__ = ("_only_checked", "_positions", "_segments", "identity")
 
     def __init__(self, segments: Segments, *, only_checked: bool = True) -> None:
         """`only_checked`: what `read` finds is sound (see `checked`)."""
@@ -48,6 +49,8 @@ class Reader:
         self._only_checked = only_checked
         self._positions: dict[int, tuple[int, int]] = {}
         """Offset -> (base offset of its segment, file position), of those who will come to read on."""
+        self.identity = object()
+        """Of what the files hold: another one once something else may lie where it did. Appends do not count."""
 
     def for_checking(self) -> Reader:
         """One that finds the same, for a thread that checks what it finds."""
@@ -58,15 +61,16 @@ class Reader:
     def go_on_in(self, segments: Segments) -> None:
         """The log has other segments now, with the same records."""
         self._segments = segments
-        self._positions.clear()
+        self.forget_positions()
 
     def bounds_of(self, base_offset: int, next_offset: int) -> tuple[int, int]:
         """The offsets between which a segment's batches lie; `next_offset` is that of the log."""
         return base_offset, self._segments.end_offset_after(base_offset, next_offset)
 
     def forget_positions(self) -> None:
-        """After the log was truncated."""
+        """After the log was truncated, or compacted."""
         self._positions.clear()
+        self.identity = object()
 
     def read(
         self,
@@ -152,28 +156,35 @@ class Reader:
             del positions[next(iter(positions))]
 
     def offset_for_timestamp(
-        self, timestamp: int, log_start_offset: int, read: Read
+        self, timestamp: int, log_start_offset: int, read: Read, lookup: Lookup
     ) -> TimestampOffset | None:
-        """The first record, from the log's start on, whose timestamp is not below the given one."""
+        """The first record, from the log's start on, whose timestamp is not below the given one. TooMuch as the
+        lookup says."""
         segments = self._segments
         for index in range(len(segments)):
-            if segments.max_timestamp_of(index, read) >= timestamp:
-                found = _find_timestamp(segments.by_number(index), timestamp, log_start_offset, read)
+            if self._max_timestamp_of(index, read, lookup) >= timestamp:
+                segment = segments.by_number(index)
+                found = _find_timestamp(segment, timestamp, log_start_offset, read, lookup)
                 if found is not None:
                     return found
         return None
 
-    def max_timestamp_offset(self, read: Read) -> TimestampOffset | None:
+    def max_timestamp_offset(self, read: Read, lookup: Lookup) -> TimestampOffset | None:
         """The first record that has the largest timestamp of the segments that are there. As in Kafka, it may lie
         below the log's start, in a segment that is not removed yet. Where no record has a time, it is the first."""
         segments = self._segments
         newest, newest_index = NO_TIMESTAMP, 0
         for index in range(len(segments)):
-            timestamp = segments.max_timestamp_of(index, read)
+            timestamp = self._max_timestamp_of(index, read, lookup)
             if timestamp > newest:
                 newest, newest_index = timestamp, index
         segment = segments.by_number(newest_index)
-        return _find_timestamp(segment, newest, segment.base_offset, read)
+        return _find_timestamp(segment, newest, segment.base_offset, read, lookup)
+
+    def _max_timestamp_of(self, index: int, read: Read, lookup: Lookup) -> int:
+        if not self._segments.knows_max_timestamp_of(index):
+            lookup.spend(LOOKUP_STEPS_PER_READ)
+        return self._segments.max_timestamp_of(index, read)
 
 
 def _sound_part(segment: Segment, part: Slice) -> Slice:
@@ -191,7 +202,7 @@ def _sound_part(segment: Segment, part: Slice) -> Slice:
 
 
 def _find_timestamp(
-    segment: Segment, timestamp: int, log_start_offset: int, read: Read
+    segment: Segment, timestamp: int, log_start_offset: int, read: Read, lookup: Lookup
 ) -> TimestampOffset | None:
     entry = segment.times.floor(timestamp - 1, read)
     if entry is not None:
@@ -199,10 +210,11 @@ def _find_timestamp(
     offset = max(segment.base_offset + (entry[1] if entry else 0), log_start_offset)
     place = segment.offsets.floor(offset - segment.base_offset, read)
     for batch in headers(segment.log, place[1] if place else 0, segment.size, read):
+        lookup.spend(1)
         if batch.header.max_timestamp >= timestamp and batch.header.last_offset >= log_start_offset:
-            found = _first_at_or_after(segment, batch, timestamp, log_start_offset, read)
+            found = lookup.first(segment, batch, timestamp, log_start_offset, read)
             if found is not None:
-                return found
+                return TimestampOffset(*found, batch.header.leader_epoch)
     return None
 
 
@@ -212,14 +224,3 @@ def _check_time_entry(segment: Segment, entry: tuple[int, int], read: Read) -> N
     if batch is None or batch.header.max_timestamp != entry[0]:
         position = batch.position if batch else segment.size
         raise DamagedSegment(segment.log, position, "the time index is wrong")
-
-
-def _first_at_or_after(
-    segment: Segment, batch: Batch, timestamp: int, log_start_offset: int, read: Read
-) -> TimestampOffset | None:
-    data = read(segment.log, batch.header.size, batch.position)
-    check_sum(segment.log, batch, data)
-    for record in iterate_records(data):
-        if record.timestamp >= timestamp and record.offset >= log_start_offset:
-            return TimestampOffset(record.timestamp, record.offset, batch.header.leader_epoch)
-    return None

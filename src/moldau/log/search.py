@@ -2,6 +2,9 @@
 
 An index that leads a reader astray is rebuilt (`reindex`), and the search goes on. A batch whose checksum does not
 match is never the answer: not to a fetch (`checked`), and not to a look-up.
+
+A look-up by time that would hold the loop, for the records that it has to walk or the batches that it has to pass, is
+made in a thread (`aside`), and the marks that it leaves are remembered (`marks`).
 """
 
 from __future__ import annotations
@@ -11,18 +14,23 @@ import logging
 import struct
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.config.topic import TopicConfig
 from moldau.log import names
+from moldau.log.aside import Aside
 from moldau.log.disk_errors import DamagedLog
 from moldau.log.index import Read, read_nowait, read_waiting
+from moldau.log.lookup import Lookup
+from moldau.log.marks import Marks
 from moldau.log.reader import Reader, TimestampOffset
 from moldau.log.reindex import IndexMender
 from moldau.log.scan import DamagedBatch, DamagedSegment, checked_batches
 from moldau.log.segment import Segment
 from moldau.log.segments import Segments
+from moldau.records.bounds import INLINE, Bounds, TooMuch
 from moldau.records.record import BadRecord
 from moldau.runtime.ports import File, Runtime
 
@@ -31,16 +39,17 @@ logger = logging.getLogger(__name__)
 CHECK_WINDOW_BYTES = 65_536
 """Checked between two reads: the loop gets its turn of the interpreter with each."""
 
-Find = Callable[[Reader, int, Read], TimestampOffset | None]
-"""A search with a reader, from the log's start on, waiting for the disk or not."""
+Find = Callable[[Reader, int, Read, Lookup], TimestampOffset | None]
+"""A search with a reader, from the log's start on, waiting for the disk or not, within bounds."""
+Learned = list[tuple[int, Marks]]
 
 
 def by_timestamp(timestamp: int) -> Find:
-    return lambda reader, start, read: reader.offset_for_timestamp(timestamp, start, read)
+    return lambda reader, start, read, lookup: reader.offset_for_timestamp(timestamp, start, read, lookup)
 
 
-def by_max_timestamp(reader: Reader, start: int, read: Read) -> TimestampOffset | None:
-    return reader.max_timestamp_offset(read)
+def by_max_timestamp(reader: Reader, start: int, read: Read, lookup: Lookup) -> TimestampOffset | None:
+    return reader.max_timestamp_offset(read, lookup)
 
 
 class SearchedLog(Protocol):
@@ -68,10 +77,11 @@ class _Seen(NamedTuple):
 
 
 class Search:
-    __slots__ = ("_log", "_mender", "_reader", "_runtime")
+    __slots__ = ("_aside", "_log", "_mender", "_reader", "_runtime")
 
-    def __init__(self, log: SearchedLog, reader: Reader, runtime: Runtime) -> None:
+    def __init__(self, log: SearchedLog, reader: Reader, runtime: Runtime, aside: Aside) -> None:
         self._log = log
+        self._aside = aside
         self._reader = reader
         self._mender = IndexMender(runtime)
         self._runtime = runtime
@@ -109,31 +119,51 @@ class Search:
     # Look-ups by time
 
     def now(self, find: Find) -> TimestampOffset | None:
-        """KafkaError (corrupt_message); BlockingIOError where a page is cold, or an index must be rebuilt."""
+        """KafkaError (corrupt_message); BlockingIOError where a page is cold, an index must be rebuilt, or it takes too
+        long for the loop."""
+        try:
+            return self._now(find)
+        except TooMuch:
+            raise BlockingIOError(errno.EAGAIN, "it is for a thread", self._log.folder) from None
+
+    def _now(self, find: Find) -> TimestampOffset | None:
         log = self._log
         if log.failure is not None:
             raise log.failure
+        lookup = Lookup(self._aside.marks, self._reader.identity, INLINE)
         try:
-            return find(self._reader, log.log_start_offset, read_nowait)
+            return find(self._reader, log.log_start_offset, read_nowait, lookup)
         except (DamagedSegment, BadRecord) as damage:
             raise self.explain(damage) from None
 
     async def waiting(self, find: Find) -> TimestampOffset | None:
-        """The same, with the disk waited for."""
+        """The same, with the disk waited for, and large batches walked."""
         try:
-            return self.now(find)
+            return self._now(find)
         except BlockingIOError:
-            return await self._in_thread(find)
+            return await self._in_thread(find, is_large=False)
+        except TooMuch:
+            return await self._in_thread(find, is_large=True)
 
-    async def _in_thread(self, find: Find) -> TimestampOffset | None:
+    async def _in_thread(self, find: Find, *, is_large: bool) -> TimestampOffset | None:
         """Again where it may have met a mixture of old and new segments, or an index was rebuilt."""
         log = self._log
         while True:
-            generation = log.segments.generation
-            reader = Reader(log.segments.copy())
+            generation, identity = log.segments.generation, self._reader.identity
+            segments = log.segments.copy()
+            work = partial(self._search, find, segments, log.log_start_offset, identity)
             try:
-                found = await self._runtime.tasks.in_thread(find, reader, log.log_start_offset, read_waiting)
+                if is_large:
+                    found, learned = await self._aside.run(log.folder, work)
+                else:  # the disk alone takes long, and nobody waits for another's large batches
+                    done = await self._runtime.tasks.in_thread(work, INLINE)
+                    if isinstance(done, TooMuch):
+                        is_large = True
+                        continue
+                    found, learned = done
                 if generation == log.segments.generation:
+                    log.segments.learn_from(segments)
+                    self._remember(identity, learned)
                     return found
             except (FileNotFoundError, struct.error):
                 if log.failure is not None or generation == log.segments.generation:
@@ -145,6 +175,21 @@ class Search:
                 if isinstance(reason, KafkaError):
                     raise reason from None
                 await self._rebuild(damage)
+
+    def _search(
+        self, find: Find, segments: Segments, start: int, identity: object, bounds: Bounds
+    ) -> tuple[TimestampOffset | None, Learned] | TooMuch:
+        """Runs in a thread."""
+        lookup = Lookup(self._aside.marks, identity, bounds)
+        try:
+            return find(Reader(segments), start, read_waiting, lookup), lookup.learned
+        except TooMuch as much:
+            return much
+
+    def _remember(self, identity: object, learned: Learned) -> None:
+        if identity is self._reader.identity:
+            for base_offset, marks in learned:
+                self._aside.marks.put(identity, base_offset, marks)
 
     # Damage
 

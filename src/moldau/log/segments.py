@@ -110,6 +110,18 @@ class Segments:
     def end_offset_of_closed(self, segment: Segment) -> int:
         return self._bases[bisect_right(self._bases, segment.base_offset)]
 
+    def knows_max_timestamp_of(self, index: int) -> bool:
+        return index == len(self._bases) - 1 or self._max_timestamps[index] != _UNKNOWN
+
+    def learn_from(self, copy: Segments) -> None:
+        """Take over which timestamps a search on a copy has found out, if the copy's closed segments are there still
+        as they were."""
+        closed = len(copy._bases) - 1
+        if self._bases[:closed] == copy._bases[:closed] and len(self._bases) > closed:
+            for index in range(closed):
+                if self._max_timestamps[index] == _UNKNOWN:
+                    self._max_timestamps[index] = copy._max_timestamps[index]
+
     def max_timestamp_of(self, index: int, read: Read) -> int:
         if index == len(self._bases) - 1:
             return self.active.max_timestamp

@@ -31,6 +31,7 @@ from moldau.records.compression import (
     DECOMPRESSED_BYTES_MAX,
     Codec,
     DecompressionRefused,
+    UnfoldsTooFar,
     compress,
     decompress,
 )
@@ -43,6 +44,10 @@ RECORD_BYTES_MIN = 7
 
 class BadRecord(ValueError):
     """A batch whose checksum is right but whose records are not."""
+
+
+class RecordsTooLarge(BadRecord):
+    """They unfold to more than the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,8 @@ def records_of(batch: Buffer, header: BatchHeader, limit_bytes: int = DECOMPRESS
     packed = memoryview(batch)[HEADER_BYTES : header.size]
     try:
         return decompress(Codec(header.codec_id), packed, limit_bytes)
+    except UnfoldsTooFar as refusal:
+        raise RecordsTooLarge(str(refusal)) from None
     except DecompressionRefused as refusal:
         raise BadRecord(str(refusal)) from None
     except ValueError:

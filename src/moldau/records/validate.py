@@ -11,8 +11,14 @@ together. So:
 - All records are walked when the answer depends on them: a compacted topic (null keys), a batch to be
   recompressed, header timestamps that are out of range or contradict each other.
 - All records are walked when there are few of them (`WALKED_RECORDS_MAX`; compressed ones up to
-  `UNFOLDED_BYTES_MAX`): a client that frames records wrongly is found at its first message.
-- Otherwise the first record of an uncompressed batch is walked, and the count must fit into its size.
+  `UNFOLDED_BYTES_MAX`, and to what may be unfolded on the loop): a client that frames records wrongly is found at its
+  first message.
+- Otherwise the first record of an uncompressed batch is walked. The count must fit into what a batch holds, or could
+  unfold to.
+
+Where. Nothing here holds the loop, whatever a client sends: a batch that has to be walked and is not small (`bounds`)
+is `TooMuch` for `check_batch`, and goes through `look_at` in a thread first; what that found out is handed to
+`check_batch`, which then believes it.
 What is given up: a client that sends a right checksum, right header and right first record over damaged
 further ones is not caught here. Consumers will find the damage, and so will a look-up by time that comes to
 that batch (CORRUPT_MESSAGE). Nor is a max timestamp put right that lies between the base and what the topic
@@ -27,6 +33,7 @@ from typing import Protocol
 from crc32c import crc32c
 
 from moldau.base.errors import ErrorCode
+from moldau.base.limits import PACKED_INLINE_BYTES_MAX, RECORD_HEADERS_INLINE_MAX
 from moldau.records.batch import (
     ATTRIBUTES_POSITION,
     CODEC_MASK,
@@ -44,14 +51,18 @@ from moldau.records.batch import (
     read_header,
     set_timestamps,
 )
-from moldau.records.compression import CODEC_BY_NAME, Codec, compress
-from moldau.records.record import RECORD_BYTES_MIN, BadRecord, Record, assemble, iterate_records, records_of
-from moldau.records.walk import Walked, plain_record_end, walk
+from moldau.records.bounds import INLINE, Bounds, TooMuch, is_inline
+from moldau.records.compression import CODEC_BY_NAME, Codec, compress, unfolded_bytes_max
+from moldau.records.record import RECORD_BYTES_MIN, BadRecord, assemble, records_of
+from moldau.records.refusals import RecordError as RecordError
+from moldau.records.refusals import RecordErrors
+from moldau.records.refusals import Refused as Refused
+from moldau.records.walk import ManyHeaders, Walked, fields, plain_record_end, walk
+from moldau.runtime.ports import Buffer
 
 WALKED_RECORDS_MAX = 4
 UNFOLDED_BYTES_MAX = 4096
 LENGTH_MIN_OF_ANY_MAGIC = 14
-ERRORS_SHOWN_MAX = 3
 _ZSTD = int(Codec.ZSTD)
 _CODEC_OR_LOG_APPEND_TIME = CODEC_MASK | LOG_APPEND_TIME
 _LZ4_INDEPENDENT_BLOCKS = 0x20
@@ -81,32 +92,6 @@ class TopicSettings(Protocol):
     def message_timestamp_before_max_ms(self) -> int: ...
     @property
     def message_timestamp_after_max_ms(self) -> int: ...
-
-
-@dataclass(frozen=True, slots=True)
-class RecordError:
-    batch_index: int
-    message: str
-
-
-class Refused(Exception):
-    """A batch that is not appended. `message` is what Kafka answers, None where it answers only the code."""
-
-    def __init__(
-        self,
-        code: ErrorCode,
-        reason: str,
-        *,
-        message: str | None = None,
-        record_errors: tuple[RecordError, ...] = (),
-        before_append: bool = False,
-    ) -> None:
-        super().__init__(reason)
-        self.code = code
-        self.message = message
-        self.record_errors = record_errors
-        self.before_append = before_append
-        """Kafka refuses these before it looks at the log, and answers log start offset -1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +132,71 @@ class AppendRules:
         )
 
 
-def check_batch(
-    buffer: memoryview, start: int, stop: int, rules: AppendRules, now_ms: int, zstd_allowed: bool
-) -> HeaderFields:
-    """Check the one batch in buffer[start:stop] as a leader does, and make its timestamps the topic's, in
-    place.
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What `look_at` has found out about a batch."""
 
-    Returns the header's fields as they are afterwards (see `BatchHeader` for their order); raises `Refused`.
+    rules: AppendRules
+    """Of the topic, then: with others it has to be looked at again."""
+    newest: int
+    """Its true max timestamp."""
+    refusal: Refused | None = None
+    recompressed: bytearray | None = None
+    """The batch with the topic's codec, where it came with another."""
+
+    def checked(self) -> int:
+        if self.refusal is not None:
+            raise self.refusal
+        return self.newest
+
+
+def wants_looking_at(buffer: memoryview, start: int, stop: int, rules: AppendRules, now_ms: int) -> bool:
+    """Whether `check_batch` will find a batch to be `TooMuch`, or it should not be recompressed on the loop."""
+    if stop - start < HEADER_BYTES:
+        return False
+    header = read_header(buffer, start)
+    if header.magic != MAGIC or header.size > stop - start or not _must_walk(header, rules, now_ms):
+        return False
+    if rules.codec not in (None, header.codec_id) and header.size > PACKED_INLINE_BYTES_MAX:
+        return True
+    return not is_inline(buffer[start:stop], header)
+
+
+def look_at(
+    batch: Buffer, rules: AppendRules, now_ms: int, zstd_allowed: bool, bounds: Bounds
+) -> Looked | TooMuch:
+    """Look at a batch as `check_batch` does, and recompress it where the topic asks for it; in a thread, and there
+    mostly inside calls that let the loop go on. `TooMuch` is returned, not raised: it is no failure.
+    """
+    own = memoryview(bytearray(batch))
+    newest = NO_TIMESTAMP
+    try:
+        header = check_batch(own, 0, len(own), rules, now_ms, zstd_allowed, bounds=bounds)
+        newest = header[8]
+        if rules.codec in (None, header[5] & CODEC_MASK):
+            return Looked(rules, newest)
+        own = own[: header[1] + LENGTH_AND_BEFORE_BYTES]
+        return Looked(rules, newest, recompressed=bytearray(recompress(own, rules)))
+    except Refused as refusal:
+        return Looked(rules, newest, refusal)
+    except TooMuch as much:
+        return much
+
+
+def check_batch(
+    buffer: memoryview,
+    start: int,
+    stop: int,
+    rules: AppendRules,
+    now_ms: int,
+    zstd_allowed: bool,
+    looked: Looked | None = None,
+    bounds: Bounds = INLINE,
+) -> HeaderFields:
+    """Check the one batch in buffer[start:stop] as a leader does, and make its timestamps the topic's, in place.
+
+    Returns the header's fields as they are afterwards (see `BatchHeader` for their order); raises `Refused`, and
+    `TooMuch` where the batch has to be looked at aside first.
     """
     if stop - start < HEADER_BYTES:
         refuse_framing(buffer, start, stop)
@@ -200,19 +243,26 @@ def check_batch(
         or max_timestamp - now_ms > rules.timestamp_after_max_ms
         or now_ms - base_timestamp > rules.timestamp_before_max_ms
     ):
-        newest = _check_records(buffer, start, stop, BatchHeader._make(header), rules, now_ms)
+        newest = _check_records(buffer, start, stop, BatchHeader._make(header), rules, now_ms, looked, bounds)
     elif count == 1 and plain_record_end(buffer, start + HEADER_BYTES, stop) == stop:
         newest = base_timestamp
     else:
         newest = _check_plain_records(buffer, start, stop, header, rules, now_ms)
-    if rules.log_append_time:
-        set_timestamps(buffer, start, stop, attributes | LOG_APPEND_TIME, now_ms)
-    elif newest != max_timestamp or attributes & LOG_APPEND_TIME:
-        set_timestamps(buffer, start, stop, attributes & ~LOG_APPEND_TIME, newest)
-    else:
+    if newest == max_timestamp and not rules.log_append_time and not attributes & LOG_APPEND_TIME:
         return header
-    fields: HeaderFields = HEADER.unpack_from(buffer, start)
-    return fields
+    return _stamped(buffer, start, stop, attributes, now_ms if rules.log_append_time else newest, rules)
+
+
+def _stamped(
+    buffer: memoryview, start: int, stop: int, attributes: int, max_timestamp: int, rules: AppendRules
+) -> HeaderFields:
+    """The header, with timestamps that are the topic's."""
+    kept = attributes & ~LOG_APPEND_TIME
+    set_timestamps(
+        buffer, start, stop, kept | LOG_APPEND_TIME if rules.log_append_time else kept, max_timestamp
+    )
+    stamped: HeaderFields = HEADER.unpack_from(buffer, start)
+    return stamped
 
 
 def _is_suspicious(header: HeaderFields, rules: AppendRules, now_ms: int) -> bool:
@@ -250,22 +300,24 @@ def _check_plain_records(
 ) -> int:
     """The usual case: an uncompressed batch of which nothing is suspicious. Returns its max timestamp."""
     count = header[12]
+    records = start + HEADER_BYTES
     try:
         if count > WALKED_RECORDS_MAX:
-            if not plain_record_end(buffer, start + HEADER_BYTES, stop):
-                walk(buffer, start + HEADER_BYTES, stop, 1)
-            if count * RECORD_BYTES_MIN > stop - start - HEADER_BYTES:
+            if count * RECORD_BYTES_MIN > stop - records:
                 raise BadRecord(f"{count} records cannot fit into {stop - start} bytes")
+            if not plain_record_end(buffer, records, stop):
+                walk(buffer, records, stop, 1, headers_max=RECORD_HEADERS_INLINE_MAX)
             return header[8]
-        position, _, max_delta, _, _ = walk(buffer, start + HEADER_BYTES, stop, count)
-        if position != stop:
-            raise BadRecord(f"{stop - position} bytes are left after the last record")
+        walked = walk(buffer, records, stop, count, headers_max=RECORD_HEADERS_INLINE_MAX)
+        if walked[0] != stop:
+            raise BadRecord(f"{stop - walked[0]} bytes are left after the last record")
     except BadRecord as bad:
         raise Refused(ErrorCode.invalid_record, str(bad)) from None
-    newest = header[7] + max_delta
-    if newest == header[8]:
-        return newest
-    return _check_records(buffer, start, stop, BatchHeader._make(header), rules, now_ms)
+    except ManyHeaders:  # not walked, like any other large batch
+        return header[8]
+    if header[7] + walked[2] == header[8]:
+        return header[8]
+    return _judge(buffer[start:stop], HEADER_BYTES, BatchHeader._make(header), rules, now_ms, walked)
 
 
 def refuse_framing(buffer: memoryview, start: int, stop: int) -> int:
@@ -347,18 +399,84 @@ def _refuse_header(header: BatchHeader) -> None:
 
 
 def _check_records(
-    buffer: memoryview, start: int, stop: int, header: BatchHeader, rules: AppendRules, now_ms: int
+    buffer: memoryview,
+    start: int,
+    stop: int,
+    header: BatchHeader,
+    rules: AppendRules,
+    now_ms: int,
+    looked: Looked | None,
+    bounds: Bounds,
 ) -> int:
     """Walk the records where it is worth it (see the module's head); returns the batch's true max
     timestamp."""
-    if header.codec_id:
-        _check_codec(buffer, start, stop, header.codec_id)
-        if not _needs_unfolding(header, rules, now_ms):
-            return header.max_timestamp
+    if looked is not None:
+        return looked.checked()
+    codec = header.codec_id
+    if codec:
+        _check_codec(buffer, start, stop, codec)
+        _check_count(buffer[start + HEADER_BYTES : stop], header)
+    if _must_walk(header, rules, now_ms):
+        return _check_all(buffer[start:stop], header, rules, now_ms, bounds)
+    if not codec:
+        return _check_plain_records(buffer, start, stop, header, rules, now_ms)
+    if header.count <= WALKED_RECORDS_MAX and header.size <= UNFOLDED_BYTES_MAX:
+        try:
+            return _check_all(buffer[start:stop], header, rules, now_ms, INLINE)
+        except TooMuch:  # not walked, like any other large batch
+            pass
+    return header.max_timestamp
+
+
+def _check_codec(buffer: memoryview, start: int, stop: int, codec: int) -> None:
+    if codec > Codec.ZSTD:
+        raise Refused(ErrorCode.unsupported_compression_type, f"unknown codec {codec}")
+    if codec == Codec.LZ4 and (
+        stop - start <= HEADER_BYTES + 7 or not buffer[start + _LZ4_FLAGS_POSITION] & _LZ4_INDEPENDENT_BLOCKS
+    ):
+        raise Refused(ErrorCode.invalid_record, "lz4 blocks that depend on each other cannot be read by all")
+
+
+def _check_count(packed: memoryview, header: BatchHeader) -> None:
+    """A batch cannot hold more records than it could unfold to. Kafka finds it out by walking them."""
+    if header.count > WALKED_RECORDS_MAX:
+        size_max = unfolded_bytes_max(Codec(header.codec_id), packed)
+        if header.count * RECORD_BYTES_MIN > size_max:
+            raise Refused(
+                ErrorCode.invalid_record, f"{header.count} records cannot fit into {size_max} bytes"
+            )
+
+
+def _must_walk(header: BatchHeader, rules: AppendRules, now_ms: int) -> bool:
+    """Whether the answer depends on the records."""
+    codec = header.attributes & CODEC_MASK
+    return (
+        rules.compacted
+        or (rules.codec is not None and rules.codec != codec)
+        or (header.attributes & LOG_APPEND_TIME != 0 and (rules.log_append_time or not codec))
+        or _is_suspicious(header, rules, now_ms)
+    )
+
+
+def _check_all(
+    batch: memoryview, header: BatchHeader, rules: AppendRules, now_ms: int, bounds: Bounds
+) -> int:
+    """Walk all records, and judge by them. Returns the batch's true max timestamp."""
     try:
-        _, min_delta, max_delta, keyless, _ = walk_batch(buffer[start:stop], header)
+        body = bounds.records_of(batch, header)
+        walked = walk(body, 0, len(body), header.count, is_dense=header.codec_id != Codec.NONE)
+        if walked[0] != len(body):
+            raise BadRecord(f"{len(body) - walked[0]} bytes are left after the last record")
     except BadRecord as bad:
         raise Refused(ErrorCode.invalid_record, str(bad)) from None
+    return _judge(body, 0, header, rules, now_ms, walked)
+
+
+def _judge(
+    body: Buffer, position: int, header: BatchHeader, rules: AppendRules, now_ms: int, walked: Walked
+) -> int:
+    """Refuse what the topic does not take, by all of its records. Returns the batch's true max timestamp."""
+    _, min_delta, max_delta, keyless, _ = walked
     if header.attributes & LOG_APPEND_TIME:
         oldest = newest = header.max_timestamp
     else:
@@ -371,91 +489,10 @@ def _check_records(
             newest - now_ms > rules.timestamp_after_max_ms or now_ms - oldest > rules.timestamp_before_max_ms
         )
     if wrong_time or (rules.compacted and keyless):
-        _refuse_records(buffer[start:stop], rules, now_ms)
+        errors = RecordErrors(rules, header, now_ms, may_have_wrong_time=wrong_time, keyless=keyless)
+        errors.look_through(fields(body, position, header.count))
+        errors.raise_if_any()
     return max(newest, NO_TIMESTAMP)
-
-
-def _check_codec(buffer: memoryview, start: int, stop: int, codec: int) -> None:
-    if codec > Codec.ZSTD:
-        raise Refused(ErrorCode.unsupported_compression_type, f"unknown codec {codec}")
-    if codec == Codec.LZ4 and (
-        stop - start <= HEADER_BYTES + 7 or not buffer[start + _LZ4_FLAGS_POSITION] & _LZ4_INDEPENDENT_BLOCKS
-    ):
-        raise Refused(ErrorCode.invalid_record, "lz4 blocks that depend on each other cannot be read by all")
-
-
-def _needs_unfolding(header: BatchHeader, rules: AppendRules, now_ms: int) -> bool:
-    return (
-        rules.compacted
-        or (rules.codec is not None and rules.codec != header.codec_id)
-        or (rules.log_append_time and header.attributes & LOG_APPEND_TIME != 0)
-        or (header.count <= WALKED_RECORDS_MAX and header.size <= UNFOLDED_BYTES_MAX)
-        or _is_suspicious(header, rules, now_ms)
-    )
-
-
-def walk_batch(batch: memoryview, header: BatchHeader) -> Walked:
-    """Walk all records of a batch; BadRecord where they are not what the header says."""
-    if header.codec_id == Codec.NONE:
-        body, position = batch, HEADER_BYTES
-    else:
-        body, position = memoryview(records_of(batch, header)), 0
-    walked = walk(body, position, len(body), header.count)
-    if walked[0] != len(body):
-        raise BadRecord(f"{len(body) - walked[0]} bytes are left after the last record")
-    if header.codec_id and not walked[4]:
-        raise BadRecord("offset deltas are not 0, 1, 2, ...")
-    return walked
-
-
-def _refuse_records(batch: memoryview, rules: AppendRules, now_ms: int) -> None:
-    earliest, latest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
-    claims_append_time = batch[ATTRIBUTES_POSITION] & LOG_APPEND_TIME
-    errors: list[RecordError] = []
-    code = ErrorCode.invalid_record
-    for index, record in enumerate(iterate_records(batch)):
-        if rules.compacted and record.key is None:
-            text = f"Compacted topic cannot accept message without key in topic partition {rules.partition}"
-            errors.append(RecordError(index, text))
-        elif (
-            not rules.log_append_time
-            and record.timestamp != NO_TIMESTAMP
-            and not earliest <= record.timestamp <= latest
-        ):
-            code = ErrorCode.invalid_timestamp
-            text = (
-                f"Timestamp {record.timestamp} of message with offset {record.offset} is out of range."
-                f" The timestamp should be within [{earliest}, {latest}]"
-            )
-            errors.append(RecordError(index, text))
-        elif rules.log_append_time and claims_append_time:
-            code = ErrorCode.invalid_timestamp
-            text = f"Invalid timestamp type in message {_shown(record)}."
-            text += " Producer should not set timestamp type to LogAppendTime."
-            errors.append(RecordError(index, text))
-    if not errors:
-        return
-    if code is ErrorCode.invalid_timestamp:
-        message = "One or more records have been rejected due to invalid timestamp"
-    else:
-        shown = ", ".join(
-            f"RecordError(batchIndex={e.batch_index}, message='{e.message}')"
-            for e in errors[:ERRORS_SHOWN_MAX]
-        )
-        message = (
-            f"One or more records have been rejected due to {len(errors)} record errors in total,"
-            f" and only showing the first three errors at most: [{shown}]"
-        )
-    raise Refused(code, message, message=message, record_errors=tuple(errors))
-
-
-def _shown(record: Record) -> str:
-    """A record as Kafka quotes it in a message."""
-    key_bytes, value_bytes = len(record.key or b""), len(record.value or b"")
-    return (
-        f"DefaultRecord(offset={record.offset}, timestamp={record.timestamp},"
-        f" key={key_bytes} bytes, value={value_bytes} bytes)"
-    )
 
 
 def recompress(batch: memoryview, rules: AppendRules) -> bytes:
@@ -466,6 +503,8 @@ def recompress(batch: memoryview, rules: AppendRules) -> bytes:
     if codec is None:
         return bytes(batch)
     body = records_of(batch, header)
+    if codec is Codec.NONE and HEADER_BYTES + len(body) > rules.max_message_bytes:
+        _refuse_size(HEADER_BYTES + len(body), rules.max_message_bytes)  # before it is copied
     packed = compress(codec, body, rules.level)
     recoded = assemble(header._replace(attributes=header.attributes & ~CODEC_MASK | codec), packed)
     if len(recoded) > rules.max_message_bytes:

@@ -28,6 +28,7 @@ from moldau.log.log import Log
 from moldau.log.producers import Verification
 from moldau.log.transactions import Marker
 from moldau.metadata.image import PartitionState
+from moldau.records.validate import Looked
 from moldau.replication.leader import PartitionLeader
 from moldau.replication.long_polls import Watchers
 from moldau.replication.replication import Replication, Write
@@ -261,9 +262,12 @@ class Partition:
         now_ms: int,
         zstd_allowed: bool = True,
         guard: Verification | None = None,
+        looked: Looked | None = None,
     ) -> Appended:
         """Append a client's batch, as `Log.append`. Committed when the high watermark is above its last offset."""
-        appended = self.log.append(buffer, start, stop, self.leader_epoch, now_ms, zstd_allowed, guard)
+        appended = self.log.append(
+            buffer, start, stop, self.leader_epoch, now_ms, zstd_allowed, guard, looked
+        )
         if not appended.error and not appended.duplicate:
             self._grown(appended.last_offset + 1, stop - start, appended.flush_due)
         return appended
@@ -273,8 +277,7 @@ class Partition:
         if is_transactional:
             appended = self.log.producing.append_own(batch, self.leader_epoch, now_ms)
         else:
-            buffer = memoryview(bytearray(batch))
-            appended = self.log.append(buffer, 0, len(buffer), self.leader_epoch, now_ms)
+            appended = self.log.producing.append_alone(batch, self.leader_epoch, now_ms)
         if not appended.error:
             self._grown(appended.last_offset + 1, len(batch), appended.flush_due)
         return appended

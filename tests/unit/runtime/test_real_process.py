@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from moldau.runtime.ports import Runtime
-from moldau.runtime.real import new_event_loop, run
+from moldau.runtime.real import SWITCH_INTERVAL_S, new_event_loop, run
 from moldau.runtime.real.disk import RealDisk
 from moldau.runtime.real.features import PLAIN, Features
 from moldau.runtime.real.process import (
@@ -23,6 +23,19 @@ from moldau.runtime.real.process import (
     raise_descriptor_limit,
     tune_gc,
 )
+
+
+def test_a_thread_that_computes_gives_the_lock_back_soon() -> None:
+    before = sys.getswitchinterval()
+    try:
+        sys.setswitchinterval(0.005)
+        new_event_loop().close()
+        assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL_S, rel=0.02)
+        sys.setswitchinterval(0.0001)
+        new_event_loop().close()
+        assert sys.getswitchinterval() == pytest.approx(0.0001, rel=0.02), "never longer than it was"
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_run_gives_the_result_and_ends_the_tasks_and_threads_that_are_left() -> None:

@@ -4,9 +4,10 @@ The life of a produce: the request is parsed where it was received; each batch i
 place and is appended to the page cache through the partition's one door (`replication.partition`); the answer leaves at
 once, or when the batch is as safe as acks and the topic's flush policy ask for: on the disk, on the in-sync replicas.
 Long polls on the partition are woken after the answer.
-A batch that is to get its topic's own compression gets it in a thread, and for the first batch of a transaction its
-coordinator is asked (`broker.verification`); the request, and those that its connection sends to the same partition
-after it, wait for their turn (`replication.turns`).
+A batch that would hold the loop (to unfold it, to walk its records, to give it its topic's own compression) is looked
+at in a thread first (`log.aside`), and for the first batch of a transaction its coordinator is asked
+(`broker.verification`); the request, and those that its connection sends to the same partition after it, wait for their
+turn (`replication.turns`).
 
 Kafka advertises version 0 for the sake of an old librdkafka and serves 3 and up; so does Moldau. With acks=0 there is
 no answer; a refused batch then ends the connection, which is the only way to tell the client.
@@ -33,11 +34,14 @@ from moldau.log.producers import Verification
 from moldau.records.batch import ATTRIBUTES_POSITION as FLAGS
 from moldau.records.batch import HEADER_BYTES, TRANSACTIONAL
 from moldau.records.validate import (
+    Looked,
     RecordError,
     Refused,
     is_transactional,
+    look_at,
     refuse_framing,
     transactional_batch,
+    wants_looking_at,
 )
 from moldau.replication.partition import Partition
 from moldau.replication.turns import Turn
@@ -247,9 +251,9 @@ class Produce:
         "_correlation_id",
         "_frame",
         "_guards",
+        "_looked",
         "_now_ms",
         "_producer",
-        "_recompressed",
         "_slot",
         "_timeout_ms",
         "_transactional_id",
@@ -283,7 +287,7 @@ class Produce:
         self._transactional_id = transactional_id
         self._now_ms = broker.clock.wall_ms()
         self._slot: Slot | None = None
-        self._recompressed: dict[tuple[str | bytes, int], memoryview] = {}
+        self._looked: dict[tuple[str | bytes, int], Looked] = {}  # of batches that were looked at aside
         self._guards: dict[TopicPartition, Verification] = {}  # for the first batches of a transaction
         self._unverified: dict[TopicPartition, ErrorCode] = {}
         self.refusal: Refused | None = None  # of the request as a whole
@@ -355,7 +359,7 @@ class Produce:
     # ---- waiting for a turn -----------------------------------------------------------------------------------
 
     def must_wait_for(self, topics: list[TopicRecords]) -> list[Partition]:
-        """The request's partitions, where an earlier one is waiting or a batch has to be recompressed; else none."""
+        """The request's partitions, where an earlier one is waiting or a batch is to be looked at aside; else none."""
         partitions = []
         is_waiting = False
         for topic, wanteds in topics:
@@ -364,13 +368,13 @@ class Produce:
                     partition = self._broker.partition(topic, index)
                     partitions.append(partition)
                     is_waiting |= self._connection in partition.turns
-                    is_waiting |= partition.log.wants_recompression(self._frame, start, stop)
+                    is_waiting |= self._wants_looking_at(partition, topic, start, stop)
         if self._transactional_id is not None:
             is_waiting |= self._begin_verification(topics)
         return partitions if is_waiting else []
 
     def answer_in_turn(self, topics: list[TopicRecords], partitions: list[Partition]) -> None:
-        """Answer once the batches are recompressed and all who came earlier have appended theirs."""
+        """Answer once the batches are looked at and all who came earlier have appended theirs."""
         self._frame = memoryview(bytearray(self._frame))  # the connection receives into the buffer meanwhile
         self._slot = self._connection.park(is_produce=True)
         self._connection.hold(len(self._frame))
@@ -381,10 +385,12 @@ class Produce:
         slot = self._slot
         assert slot is not None
         try:
-            await self._recompress(topics)
+            await self._look_aside(topics)
             await self._verify(topics)
             await turn.come()
             self._now_ms = self._broker.clock.wall_ms()
+            while await self._look_aside(topics):  # the topic may have been configured meanwhile
+                pass
             answer = self.answer(topics)
             if answer is not None or self._acks == ACKS_NONE:
                 slot.fill(answer)
@@ -459,17 +465,32 @@ class Produce:
             )
             raise KafkaError(code, message)
 
-    # ---- recompression ----------------------------------------------------------------------------------------
+    # ---- looking at batches aside -----------------------------------------------------------------------------
 
-    async def _recompress(self, topics: list[TopicRecords]) -> None:
+    def _wants_looking_at(self, partition: Partition, topic: str | bytes, start: int, stop: int) -> bool:
+        if partition.refusal or partition.is_internal:
+            return False  # and so is the batch, whatever it holds
+        rules = partition.log.rules
+        key = topic, partition.topic_partition.partition
+        if (looked := self._looked.get(key)) is not None:
+            if looked.rules == rules:
+                return False
+            del self._looked[key]
+        return wants_looking_at(self._frame, start, stop, rules, self._now_ms)
+
+    async def _look_aside(self, topics: list[TopicRecords]) -> bool:
+        """Have all batches looked at that want it; whether there were any."""
+        has_looked = False
         for topic, wanteds in topics:
             for index, start, stop in wanteds:
                 with suppress(KafkaError):
-                    partition_log = self._broker.partition(topic, index).log
-                    if partition_log.wants_recompression(self._frame, start, stop):
-                        batch = self._frame[start:stop]
-                        done = await partition_log.recompressed(batch, self._now_ms, self._zstd_allowed)
-                        self._recompressed[topic, index] = memoryview(done)
+                    partition: Partition = self._broker.partition(topic, index)
+                    if self._wants_looking_at(partition, topic, start, stop):
+                        batch, log = self._frame[start:stop], partition.log
+                        look = partial(look_at, batch, log.rules, self._now_ms, self._zstd_allowed)
+                        self._looked[topic, index] = await log.aside.run(self._connection, look)
+                        has_looked = True
+        return has_looked
 
     # ---- appending --------------------------------------------------------------------------------------------
 
@@ -500,11 +521,10 @@ class Produce:
                 return self._refuse(index, partition.refusal, None)
             if self._acks == ACKS_ALL and not partition.has_enough_in_sync():
                 return self._refuse(index, ErrorCode.not_enough_replicas, None)
-            buffer = self._recompressed.get((topic, index))
-            if buffer is None:
-                buffer = self._frame
-            else:
-                start, stop = 0, len(buffer)
+            buffer = self._frame
+            looked = self._looked.get((topic, index)) if self._looked else None
+            if looked is not None and looked.recompressed is not None:
+                buffer, start, stop = memoryview(looked.recompressed), 0, len(looked.recompressed)
             appended = partition.append(
                 buffer,
                 start,
@@ -512,6 +532,7 @@ class Produce:
                 self._now_ms,
                 self._zstd_allowed,
                 self._guards.get(partition.topic_partition) if self._guards else None,
+                looked,
             )
         except (KafkaError, Refused) as error:
             return self._refuse(index, error.code, error.message)

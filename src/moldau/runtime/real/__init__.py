@@ -9,6 +9,7 @@ leaves nothing behind. Code that has a loop of its own calls `real_runtime()` on
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -24,9 +25,17 @@ __all__ = ["close_runtime", "new_event_loop", "real_runtime", "run"]
 
 T = TypeVar("T")
 
+SWITCH_INTERVAL_S = 0.0005
+"""How long a thread that computes keeps the interpreter's lock when the loop asks for it. Python's default of 5 ms
+would make every request beside it wait for that long, several times. Where no thread computes, it changes nothing."""
+
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop where it is installed. Never Windows' proactor: it cannot watch sockets for readiness."""
+    """uvloop where it is installed. Never Windows' proactor: it cannot watch sockets for readiness.
+
+    The loop shares the interpreter with threads that compute (`log.aside`): it gets its turn of it quickly.
+    """
+    sys.setswitchinterval(min(SWITCH_INTERVAL_S, sys.getswitchinterval()))
     if Features.detect().uvloop:
         import uvloop
 

@@ -14,6 +14,7 @@ import pytest
 
 from moldau.bench.raw import RawConnection, decode_answer, fetch_request, frame, produce_request
 from moldau.log import log as log_module
+from moldau.records import validate
 from moldau.records.batch import read_header
 from moldau.records.compression import Codec
 from moldau.records.record import Record, build_batch, iterate_records
@@ -72,13 +73,14 @@ def test_large_batches_are_recompressed_off_the_loop(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: dict[int, str] = {}
-    really = log_module.recompress
+    really = validate.recompress
 
     def recompress(batch: memoryview, rules: Any) -> bytes:
         threads[len(batch)] = threading.current_thread().name
         return really(batch, rules)
 
-    monkeypatch.setattr(log_module, "recompress", recompress)
+    for module in (validate, log_module):
+        monkeypatch.setattr(module, "recompress", recompress)
     large, small = batch(0, 300_000), batch(1, 10)
     with RawConnection(cluster.bootstrap_servers) as connection:
         for data in large, small:

@@ -415,7 +415,8 @@ def _check_records(
     codec = header.codec_id
     if codec:
         _check_codec(buffer, start, stop, codec)
-        _check_count(buffer[start + HEADER_BYTES : stop], header)
+        if header.count * RECORD_BYTES_MIN > stop - start:
+            _check_count(buffer[start + HEADER_BYTES : stop], header)
     if _must_walk(header, rules, now_ms):
         return _check_all(buffer[start:stop], header, rules, now_ms, bounds)
     if not codec:
@@ -439,12 +440,9 @@ def _check_codec(buffer: memoryview, start: int, stop: int, codec: int) -> None:
 
 def _check_count(packed: memoryview, header: BatchHeader) -> None:
     """A batch cannot hold more records than it could unfold to. Kafka finds it out by walking them."""
-    if header.count > WALKED_RECORDS_MAX:
-        size_max = unfolded_bytes_max(Codec(header.codec_id), packed)
-        if header.count * RECORD_BYTES_MIN > size_max:
-            raise Refused(
-                ErrorCode.invalid_record, f"{header.count} records cannot fit into {size_max} bytes"
-            )
+    size_max = unfolded_bytes_max(Codec(header.codec_id), packed)
+    if header.count * RECORD_BYTES_MIN > size_max:
+        raise Refused(ErrorCode.invalid_record, f"{header.count} records cannot fit into {size_max} bytes")
 
 
 def _must_walk(header: BatchHeader, rules: AppendRules, now_ms: int) -> bool:

@@ -99,6 +99,12 @@ DESCRIPTORS_INTERNAL_SHARE = 16
 """Descriptors that are neither of log files nor of accepted connections: the store, locks, what threads open for one
 call, connections to other brokers. One in sixteen, within these bounds."""
 
+FETCH_SESSION_PARTITIONS_MAX = 300_000
+"""Partitions in all incremental fetch sessions: 120 MB. Further readers fetch without a session."""
+
+FETCHED_INLINE_MAX = 64
+"""Partitions that a fetch reads at once; one of more reads them in slices."""
+
 COLD_READ_RETRIES_MAX = 8
 """Times that a fetch warms its pages and finds them evicted again before it answers with what it has."""
 

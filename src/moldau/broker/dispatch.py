@@ -25,12 +25,13 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from inspect import iscoroutine
 from types import GeneratorType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from moldau.base.invariant import InvariantBroken
 from moldau.base.limits import DECODED_REQUEST_BYTES_MAX, FIRST_SLICE_S, INLINE_REQUEST_BYTES_MAX
 from moldau.broker.connection import Answer, Connection, Slot
 from moldau.broker.interface import Request, RequestContext, ServingBroker
+from moldau.broker.metrics import Metrics
 from moldau.coordinator.reply import Reply
 from moldau.runtime.line import Pace, Slices, in_line
 from moldau.runtime.ports import Address
@@ -137,6 +138,36 @@ async def answer_of(broker: ServingBroker, route: Route, context: RequestContext
     return await response if iscoroutine(response) or type(response) is Reply else response
 
 
+class Caretaker(Protocol):
+    """The broker, as far as it matters that work fails."""
+
+    @property
+    def metrics(self) -> Metrics: ...
+
+    def fail(self, error: BaseException) -> None:
+        """A broken invariant: the node stops."""
+        ...
+
+
+def guarded(broker: Caretaker, slot: Slot, name: str, work: Slices[None]) -> Slices[None]:
+    """Work on a request: it ends when nobody wants the answer any more, and its failure ends the connection."""
+    try:
+        for _ in work:
+            if not slot.is_wanted:
+                return
+            yield
+    except WireError as error:
+        broker.metrics.malformed_requests += 1
+        slot.abandon(f"malformed request: {error}")
+    except TooLarge as error:
+        slot.abandon(f"the answer to {name} would take {error}")
+    except InvariantBroken as error:
+        broker.fail(error)
+    except Exception:
+        log.exception("%s failed; closing the connection", name)
+        slot.abandon("a request failed")
+
+
 def _is_to_come(response: Any) -> bool:
     """Whether the answer is not known yet."""
     return not response.is_answered if type(response) is Reply else iscoroutine(response)
@@ -177,7 +208,9 @@ class Dispatcher:
             raise WireError(f"{route.name} request of {len(frame)} bytes")
         frame = connection.lasting(frame)
         slot = connection.park(held_bytes=len(frame))
-        self._line.put(self._guarded(slot, asked, self._serve_in_line(slot, asked, frame, position)))
+        self._line.put(
+            guarded(self._broker, slot, asked.route.name, self._serve_in_line(slot, asked, frame, position))
+        )
         return None
 
     def _serve_now(
@@ -235,7 +268,9 @@ class Dispatcher:
         except StopIteration as end:
             return self._answer_now(connection, asked, end.value)
         slot = connection.park()
-        self._line.put(self._guarded(slot, asked, self._handle_then_fill(slot, asked, handling)))
+        self._line.put(
+            guarded(self._broker, slot, asked.route.name, self._handle_then_fill(slot, asked, handling))
+        )
         return None
 
     def _handle_then_fill(self, slot: Slot, asked: Asked, handling: Slices[Any]) -> Slices[None]:
@@ -256,31 +291,13 @@ class Dispatcher:
 
     def _fill(self, slot: Slot, asked: Asked, response: Any) -> None:
         """The answer is known: it is packed at once if that takes no longer than a first slice."""
-        packing = self._guarded(slot, asked, self._encode_then_fill(slot, asked, response))
+        packing = guarded(self._broker, slot, asked.route.name, self._encode_then_fill(slot, asked, response))
         monotonic = self._clock.monotonic
         stop_s = monotonic() + FIRST_SLICE_S
         for _ in packing:
             if monotonic() >= stop_s:
                 self._line.put(packing)
                 return
-
-    def _guarded(self, slot: Slot, asked: Asked, work: Slices[None]) -> Slices[None]:
-        """Work on a request: it ends when nobody wants the answer any more, and its failure ends the connection."""
-        try:
-            for _ in work:
-                if not slot.is_wanted:
-                    return
-                yield
-        except WireError as error:
-            self._metrics.malformed_requests += 1
-            slot.abandon(f"malformed request: {error}")
-        except TooLarge as error:
-            slot.abandon(f"the answer to {asked.route.name} would take {error}")
-        except InvariantBroken as error:
-            self._broker.fail(error)
-        except Exception:
-            log.exception("%s v%d failed; closing the connection", asked.route.name, asked.version)
-            slot.abandon("a request failed")
 
     async def _finish(self, slot: Slot, asked: Asked, work: Coroutine[Any, Any, Any]) -> None:
         try:

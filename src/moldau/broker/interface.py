@@ -206,6 +206,9 @@ class ProducingBroker(VerifyingBroker, Protocol):
     """What Produce uses."""
 
     @property
+    def line(self) -> Line: ...
+
+    @property
     def metrics(self) -> Metrics: ...
 
     @property
@@ -220,6 +223,11 @@ class ProducingBroker(VerifyingBroker, Protocol):
 
 class FetchingBroker(ClusterView, Protocol):
     """What Fetch uses."""
+
+    @property
+    def line(self) -> Line: ...
+
+    def fail(self, error: BaseException) -> None: ...
 
     @property
     def clock(self) -> Clock: ...

@@ -359,10 +359,11 @@ class Broker:
             self.log_cleaner.start()
 
     async def _tick(self) -> None:
-        """Followers that do not keep up leave the in-sync sets."""
+        """Followers that do not keep up leave the in-sync sets; fetch sessions of readers that are gone are dropped."""
         interval_s = self.replication.replica_lag_max_s / TICKS_PER_LAG
         while True:
             await self.tasks.sleep(interval_s)
+            self.fetch_sessions.drop_unused(self.clock.monotonic())
             for number, partition in enumerate(list(self.partitions.values()), 1):
                 partition.tick()
                 if number % PARTITIONS_PER_TICK_TURN == 0:

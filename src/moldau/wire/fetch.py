@@ -15,6 +15,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple, Protocol
 
+from moldau.runtime.line import Slices, whole
 from moldau.wire.primitives import (
     UVARINTS,
     NodeEndpoint,
@@ -30,6 +31,7 @@ FLEXIBLE_FROM: Final = 12
 TOPIC_IDS_FROM: Final = 13
 LEADER_HINTS_FROM: Final = 16  # KIP-951
 
+PARTITIONS_PER_PAUSE: Final = 32
 JOINED_RECORDS_BYTES_MAX: Final = 4096  # longer records are not worth copying into the piece before them
 
 
@@ -102,6 +104,22 @@ def pack_fetch_response(
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Piece]:
     """A whole frame: size, header, body, in pieces. `topics` are named as the request named them."""
+    packing = packing_fetch_response(
+        correlation_id, version, throttle_ms, error_code, session_id, topics, node_endpoints
+    )
+    return whole(packing)
+
+
+def packing_fetch_response(
+    correlation_id: int,
+    version: int,
+    throttle_ms: int,
+    error_code: int,
+    session_id: int,
+    topics: Sequence[FetchedTopic],
+    node_endpoints: Sequence[NodeEndpoint] = (),
+) -> Slices[list[Piece]]:
+    """The same, with pauses between partitions."""
     if version >= FLEXIBLE_FROM and len(topics) == 1 and len(topics[0][1]) == 1 and not node_endpoints:
         topic, partitions = topics[0]
         pieces = _pack_one(correlation_id, throttle_ms, error_code, session_id, topic, partitions[0])
@@ -112,7 +130,7 @@ def pack_fetch_response(
         out.put(_SESSION.pack(throttle_ms, error_code, session_id))
     else:
         out.put(_INT32.pack(throttle_ms))
-    _put_topics(out, version, topics)
+    yield from _put_topics(out, version, topics)
     if version >= FLEXIBLE_FROM:
         out.put(pack_node_endpoints(node_endpoints if version >= LEADER_HINTS_FROM else ()))
     return out.framed()
@@ -192,14 +210,17 @@ class _Pieces:
         return self._pieces
 
 
-def _put_topics(out: _Pieces, version: int, topics: Sequence[FetchedTopic]) -> None:
+def _put_topics(out: _Pieces, version: int, topics: Sequence[FetchedTopic]) -> Slices[None]:
     flexible = version >= FLEXIBLE_FROM
     out.put(_count(len(topics), flexible))
     for topic, partitions in topics:
         out.put(topic if isinstance(topic, bytes) else pack_string(topic, flexible))
         out.put(_count(len(partitions), flexible))
-        for fetched in partitions:
+        for number, fetched in enumerate(partitions, 1):
             _put_partition(out, version, fetched)
+            if number % PARTITIONS_PER_PAUSE == 0:
+                yield
+        yield
         if flexible:
             out.put(b"\0")
 

@@ -14,6 +14,7 @@ from moldau.broker import server
 from moldau.broker.metrics import Metrics
 from moldau.broker.server import IDLE_SWEEPS_PER_TIMEOUT, Server
 from moldau.config.listeners import Endpoint
+from moldau.runtime.line import Line
 from moldau.runtime.ports import Stream
 
 ANY = 2**31 - 1
@@ -77,10 +78,12 @@ class Stage:
             Metrics(),
             lambda *_: None,
             lambda error: None,
+            Line(runtime.clock, runtime.tasks),
             frame_bytes_max=100,
             connections_max=connections_max,
             connections_per_ip_max=per_ip_max,
             idle_ms_max=IDLE_MS,
+            queued_bytes_max=-1,
         )
         self.server.listen_on([Endpoint(name, name, 0) for name in listeners], of_brokers)
 

@@ -3,7 +3,8 @@
 The life of a fetch: its session says which partitions to read; each gives a slice of a segment file, without reading
 it; small slices are read into the answer, large ones stay file parts that leave by sendfile. Too little there: the
 fetch is parked until its partitions have grown by what is missing or its time is up. Pages that are not cached:
-they are brought in by a thread, and the fetch is tried again; the loop never waits for the disk.
+they are brought in by a thread, and the fetch is tried again; the loop never waits for the disk. A fetch of more than
+FETCHED_INLINE_MAX partitions is read and answered in slices, with others between (`runtime.line`).
 
 Followers fetch as readers do (R2), but up to the end of the log instead of the high watermark, and with each fetch they
 tell how far they are (`Partition.follower_fetched`). What is throttled is left out while the leader's quota is
@@ -26,8 +27,14 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from moldau.base.errors import ErrorCode, KafkaError
-from moldau.base.limits import COLD_READ_RETRIES_MAX, INLINE_FETCH_BYTES_MAX
+from moldau.base.limits import (
+    COLD_READ_RETRIES_MAX,
+    FETCHED_INLINE_MAX,
+    INLINE_FETCH_BYTES_MAX,
+    INLINE_REQUEST_BYTES_MAX,
+)
 from moldau.broker.connection import Answer, Connection, Slot
+from moldau.broker.dispatch import guarded
 from moldau.broker.interface import FetchingBroker
 from moldau.broker.leader_hints import current_leader, endpoints_of
 from moldau.log.reader import Slice
@@ -42,13 +49,22 @@ from moldau.replication.follower_session import HIGH_WATERMARK_DELAY_S, Follower
 from moldau.replication.long_polls import LongPoll
 from moldau.replication.partition import NO_EPOCH, Partition
 from moldau.replication.replica_selector import nearest_replica
-from moldau.wire.codec import decode_request
-from moldau.wire.fetch import LEADER_HINTS_FROM, Fetched, FetchedTopic, Records, pack_fetch_response
+from moldau.runtime.line import Slices, in_line, whole
+from moldau.wire.codec import decode_request, decoding
+from moldau.wire.fetch import (
+    LEADER_HINTS_FROM,
+    Fetched,
+    FetchedTopic,
+    Records,
+    pack_fetch_response,
+    packing_fetch_response,
+)
 from moldau.wire.primitives import NodeEndpoint
 
 API_KEY = 1
 VERSIONS = (4, 18)
 
+PARTITIONS_PER_PAUSE = 16
 READ_COMMITTED = 1
 FOLLOWERS_SERVE_SINCE_VERSION = 11
 DEBUGGER = -2
@@ -71,25 +87,51 @@ def serve(
     version: int,
     correlation_id: int,
 ) -> Answer | None:
+    if len(frame) > INLINE_REQUEST_BYTES_MAX:
+        frame = connection.lasting(frame)
+        slot = connection.park(held_bytes=len(frame))
+        serving = _serve_in_line(broker, slot, frame, position, version, correlation_id)
+        broker.line.put(guarded(broker, slot, "Fetch", serving))
+        return None
     request = decode_request(API_KEY, version, frame, position)
-    now_s = broker.clock.monotonic()
-    replica = _replica_of(request, version)
-    follower_id = replica.id if replica.id >= 0 else NO_REPLICA
-    context = broker.fetch_sessions.open(request, version, now_s, follower_id)
-    fetch = Fetch(broker, connection, request, version, correlation_id, context, replica)
-    if context.error:
-        return fetch.refuse(context.error)
-    wait_s = request.max_wait.total_seconds()
+    fetch = whole(_open(broker, connection, request, version, correlation_id))
+    if fetch.error:
+        return fetch.refuse()
+    if fetch.is_large:
+        fetch.put_in_line(connection.park())
+        return None
     try:
         fetch.read()
     except BlockingIOError:
-        slot = connection.park()
-        broker.tasks.spawn(fetch.answer_cold(slot), name="cold fetch")
+        broker.tasks.spawn(fetch.answer_cold(connection.park()), name="cold fetch")
         return None
-    if fetch.is_enough() or wait_s <= 0:
+    if fetch.is_enough():
         return fetch.answer()
-    fetch.park(connection, now_s + wait_s)
+    fetch.park(connection.park())
     return None
+
+
+def _open(
+    broker: FetchingBroker, connection: Connection, request: Any, version: int, correlation_id: int
+) -> Slices[Fetch]:
+    """The fetch that a request asks for, with the partitions that its session says."""
+    replica = _replica_of(request, version)
+    follower_id = replica.id if replica.id >= 0 else NO_REPLICA
+    now_s = broker.clock.monotonic()
+    context = yield from broker.fetch_sessions.opening(request, version, now_s, follower_id)
+    return Fetch(broker, connection, request, version, correlation_id, context, replica)
+
+
+def _serve_in_line(
+    broker: FetchingBroker, slot: Slot, frame: memoryview, position: int, version: int, correlation_id: int
+) -> Slices[None]:
+    """A large request, from its first byte to its answer."""
+    request = yield from decoding(API_KEY, version, frame, position)
+    fetch = yield from _open(broker, slot.connection, request, version, correlation_id)
+    if fetch.error:
+        slot.fill(fetch.refuse())
+    else:
+        yield from fetch.serving(slot)
 
 
 class Fetch:
@@ -101,6 +143,7 @@ class Fetch:
         "_connection",
         "_context",
         "_correlation_id",
+        "_deadline_s",
         "_follower",
         "_has_diverged",
         "_has_error",
@@ -137,6 +180,9 @@ class Fetch:
         self._version = version
         self._correlation_id = correlation_id
         self._context = context
+        wait_s = request.max_wait.total_seconds()
+        self._deadline_s = broker.clock.monotonic() + wait_s if wait_s > 0 else 0.0
+        """Until when it may wait; 0 where it does not."""
         self._max_bytes: int = min(request.max_bytes, broker.fetch_bytes_max)
         self._min_bytes: int = min(request.min_bytes, self._max_bytes)
         self._is_committed_only = request.isolation_level == READ_COMMITTED
@@ -164,17 +210,50 @@ class Fetch:
         self._cold: tuple[Partition, int, int] | None = None
         self._unreadable: list[Partition] = []  # whose cold pages the disk did not give
 
+    @property
+    def error(self) -> ErrorCode:
+        """Why its session does not go on."""
+        return self._context.error
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it reads so many partitions that others are to be served between. A follower's session has a bound
+        of its own."""
+        is_bounded = self._follower is not None and self._context.is_incremental
+        return len(self._context.partitions) > FETCHED_INLINE_MAX and not is_bounded
+
+    def put_in_line(self, slot: Slot) -> None:
+        self._broker.line.put(guarded(self._broker, slot, "Fetch", self.serving(slot)))
+
+    def serving(self, slot: Slot) -> Slices[None]:
+        """Read and answer in slices, or wait."""
+        try:
+            yield from self.reading()
+        except BlockingIOError:
+            self._broker.tasks.spawn(self.answer_cold(slot), name="cold fetch")
+            return
+        if self.is_enough():
+            slot.fill((yield from self.answering()))
+        else:
+            self.park(slot)
+
     # ---- reading ----------------------------------------------------------------------------------------------
 
     def read(self, *, skip_cold: bool = False) -> None:
         """Read every partition anew. BlockingIOError where a page is not cached (unless that partition is skipped)."""
+        whole(self.reading(skip_cold=skip_cold))
+
+    def reading(self, *, skip_cold: bool = False) -> Slices[None]:
+        """`read`, with pauses between partitions."""
         self._reads = reads = []
         self._partitions = partitions = []
         self._wanted = []
         self._total_bytes = self._throttled_bytes = 0
         self._has_error = self._has_diverged = self._has_preferred = False
         inline_left = INLINE_FETCH_BYTES_MAX
-        for wanted in self._to_read():
+        for number, wanted in enumerate(self._to_read(), 1):
+            if number % PARTITIONS_PER_PAUSE == 0:
+                yield
             try:
                 partition: Partition = self._broker.partition(wanted.topic, wanted.index)
             except KafkaError as error:
@@ -344,7 +423,8 @@ class Fetch:
     def is_enough(self) -> bool:
         """Whether there is nothing to wait for."""
         return (
-            self._total_bytes >= self._min_bytes
+            not self._deadline_s
+            or self._total_bytes >= self._min_bytes
             or self._has_error
             or self._has_diverged
             or self._has_preferred
@@ -354,9 +434,9 @@ class Fetch:
 
     # ---- waiting ----------------------------------------------------------------------------------------------
 
-    def park(self, connection: Connection, deadline_s: float) -> None:
+    def park(self, slot: Slot) -> None:
         self._broker.metrics.fetches_parked += 1
-        self._park(connection.park(), deadline_s)
+        self._park(slot, self._deadline_s)
 
     def _park(self, slot: Slot, deadline_s: float) -> None:
         broker = self._broker
@@ -375,6 +455,10 @@ class Fetch:
         broker.long_polls.park(poll)
 
     def _complete(self, slot: Slot, poll: LongPoll) -> None:
+        if self.is_large:
+            completing = self._completing(slot, poll)
+            self._broker.line.put(guarded(self._broker, slot, "Fetch", completing))
+            return
         try:
             if poll.has_news or (self._replica is not None and self._has_untold_high_watermark()):
                 self.read()
@@ -385,6 +469,19 @@ class Fetch:
             self._park(slot, poll.deadline_s)
         else:
             slot.fill(self.answer())
+
+    def _completing(self, slot: Slot, poll: LongPoll) -> Slices[None]:
+        """`_complete` in slices."""
+        try:
+            if poll.has_news:
+                yield from self.reading()
+        except BlockingIOError:
+            self._broker.tasks.spawn(self.answer_cold(slot), name="cold fetch")
+            return
+        if self._must_wait_on(poll):
+            self._park(slot, poll.deadline_s)
+        else:
+            slot.fill((yield from self.answering()))
 
     def _has_untold_high_watermark(self) -> bool:
         """Whether a follower does not know yet how far its log is committed."""
@@ -405,22 +502,23 @@ class Fetch:
 
     async def answer_cold(self, slot: Slot) -> None:
         self._broker.metrics.cold_reads += 1
+        pace = self._connection.pace()
         for _ in range(COLD_READ_RETRIES_MAX):
             assert self._cold is not None
             partition, offset, max_bytes = self._cold
             try:
                 await self._warm(partition, offset, max_bytes)
-                self.read()
+                await in_line(pace, self.reading())
                 break
             except BlockingIOError:
                 continue
             except KafkaError:  # the offset went away meanwhile: the read says so
-                self.read(skip_cold=True)
+                await in_line(pace, self.reading(skip_cold=True))
                 break
         else:
-            self.read(skip_cold=True)
+            await in_line(pace, self.reading(skip_cold=True))
         if slot.is_wanted:
-            slot.fill(self.answer())
+            slot.fill(await in_line(pace, self.answering()))
 
     async def _warm(self, partition: Partition, offset: int, max_bytes: int) -> None:
         try:
@@ -431,8 +529,8 @@ class Fetch:
 
     # ---- answering --------------------------------------------------------------------------------------------
 
-    def refuse(self, error: ErrorCode) -> Answer:
-        return pack_fetch_response(self._correlation_id, self._version, 0, error, NO_SESSION, [])
+    def refuse(self) -> Answer:
+        return pack_fetch_response(self._correlation_id, self._version, 0, self.error, NO_SESSION, [])
 
     def _keep_follower(self, follower: FollowerSession) -> None:
         """A follower's session is kept with what was read for it; without one, nothing is."""
@@ -444,19 +542,22 @@ class Fetch:
             follower.close()
 
     def answer(self) -> Answer:
+        return whole(self.answering())
+
+    def answering(self) -> Slices[Answer]:
+        """`answer`, with pauses between partitions."""
         broker, context = self._broker, self._context
         if context.is_incremental:
             assert context.session is not None
             session_id = context.session.id
-            reads = [read for read in self._reads if _has_news(*read)]
+            reads = yield from _with_news(self._reads)
             if self._total_bytes and self._follower is None:
                 rotate(context.session, [wanted for wanted, answer in reads if answer[RECORDS]])
         else:
             session_id = broker.fetch_sessions.keep(context, self._version, broker.clock.monotonic())
             reads = self._reads
             if session_id:
-                for read in reads:
-                    _has_news(*read)
+                yield from _with_news(reads)
             if self._follower is not None:
                 self._keep_follower(self._follower)
         if self._follower is not None:
@@ -467,7 +568,7 @@ class Fetch:
         endpoints: Sequence[NodeEndpoint] = ()
         if self._has_error and self._replica is None:  # brokers know where the others are
             endpoints = endpoints_of(broker, self._connection, (answer[LEADER] for _, answer in reads))
-        pieces = pack_fetch_response(
+        pieces = yield from packing_fetch_response(
             self._correlation_id, self._version, 0, 0, session_id, _by_topic(reads), endpoints
         )
         first = pieces[0]
@@ -478,6 +579,17 @@ def _note_answered(follower: FollowerSession, reads: list[tuple[WantedPartition,
     for wanted, answer in reads:
         is_well = not answer[1] and answer[7] is None  # no error, and no diverging epoch
         follower.answered(wanted, is_well=is_well, has_records=bool(answer[RECORDS]))
+
+
+def _with_news(reads: list[tuple[WantedPartition, Fetched]]) -> Slices[list[tuple[WantedPartition, Fetched]]]:
+    """Those that an incremental answer mentions; what all of them say is noted."""
+    found = []
+    for number, read in enumerate(reads, 1):
+        if number % PARTITIONS_PER_PAUSE == 0:
+            yield
+        if _has_news(*read):
+            found.append(read)
+    return found
 
 
 def _has_news(wanted: WantedPartition, answer: Fetched) -> bool:

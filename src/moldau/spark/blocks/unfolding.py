@@ -1,26 +1,26 @@
 """Compressed batches into one buffer, which is used again and again.
 
 The codecs write where they are told to, so that all batches of a block lie in one piece and nothing is copied twice.
-How large a batch unfolds is known afterwards only: there is room for four times its size at first, and then for more,
+Batches of lz4 and zstd are first tried by `direct`; what that does not take, for whatever reason, goes to cramjam. How
+large a batch unfolds is known afterwards only: cramjam gets room for four times its size at first, and then for more,
 up to `DECOMPRESSED_BYTES_MAX`.
-
-Batches of a usual size are first tried with `zstandard` and `lz4`, where they are installed: cramjam sets a decoder up
-for each batch, which takes as long as the work itself. What these do not take, for whatever reason, goes the other way.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import cramjam
 
 from moldau.records.compression import DECOMPRESSED_BYTES_MAX, Codec, DecompressionRefused, decompress
+from moldau.spark.blocks.direct import direct
 
 GUESS_BYTES_MIN: Final = 64 * 1024
 BUFFER_BYTES: Final = 4 * 1024 * 1024
-QUICK_BYTES_MAX: Final = 1024 * 1024
-"""What the quick way unfolds at most."""
+DIRECT_BYTES_MAX: Final = 1024 * 1024
+"""What the direct way unfolds at most."""
 _FULL: Final = "write whole buffer"
 _INTO: Final = {
     Codec.GZIP: cramjam.gzip.decompress_into,
@@ -29,54 +29,12 @@ _INTO: Final = {
 }
 
 
-Quick = Callable[[memoryview, int], bytes | None]
-"""Unfolds to at most so many bytes; None where it does not."""
-
-
-def _quick_zstd() -> Quick | None:
-    try:
-        import zstandard
-    except ImportError:
-        return None
-    decoder: Any = zstandard.ZstdDecompressor()
-
-    def unfold(packed: memoryview, room: int) -> bytes | None:
-        try:
-            if zstandard.frame_content_size(packed) > room:  # it would believe that, and allocate it
-                return None
-            data: bytes = decoder.decompress(packed, max_output_size=room, allow_extra_data=False)
-        except zstandard.ZstdError:
-            return None
-        return data
-
-    return unfold
-
-
-def _quick_lz4() -> Quick | None:
-    try:
-        from lz4.frame import LZ4FrameDecompressor
-    except ImportError:
-        return None
-
-    def unfold(packed: memoryview, room: int) -> bytes | None:
-        decoder: Any = LZ4FrameDecompressor()
-        try:
-            data: bytes = decoder.decompress(packed, max_length=room)
-        except RuntimeError:
-            return None
-        return data if decoder.eof and not decoder.unused_data else None
-
-    return unfold
-
-
-_QUICK: Final = {Codec.ZSTD: _quick_zstd(), Codec.LZ4: _quick_lz4()}
-
-
 class Unfolded:
     """A buffer with what was put into it one after the other."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()  # most readers of a few records never need it
+        self._address = 0
         self.size = 0
 
     @property
@@ -89,15 +47,22 @@ class Unfolded:
 
     def put(self, codec: Codec, packed: memoryview) -> None:
         """DecompressionRefused for damaged data, or more than a batch may have."""
+        unfold = direct(codec)
+        if unfold is not None:
+            if self.size + DIRECT_BYTES_MAX > len(self._buffer):
+                self._make_room(DIRECT_BYTES_MAX)
+            size = unfold(packed, self._address + self.size, DIRECT_BYTES_MAX)
+            if size >= 0:
+                self.size += size
+                return
         into = _INTO.get(codec)
         if into is None:
             self._append(decompress(codec, packed, DECOMPRESSED_BYTES_MAX))
-            return
+        else:
+            self._put_by_guesses(into, packed)
+
+    def _put_by_guesses(self, into: Callable[[memoryview, memoryview], int], packed: memoryview) -> None:
         guess = max(GUESS_BYTES_MIN, 4 * len(packed))
-        quick = _QUICK.get(codec)
-        if quick is not None and (data := quick(packed, min(guess, QUICK_BYTES_MAX))) is not None:
-            self._append(data)
-            return
         while True:
             guess = min(guess, DECOMPRESSED_BYTES_MAX)
             self._make_room(guess)
@@ -122,3 +87,4 @@ class Unfolded:
             grown = bytearray(max(BUFFER_BYTES, 2 * len(self._buffer), self.size + size))
             grown[: self.size] = memoryview(self._buffer)[: self.size]
             self._buffer = grown  # a new one: whoever looks at the old one still may
+            self._address = ctypes.addressof(ctypes.c_char.from_buffer(grown))

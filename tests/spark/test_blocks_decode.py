@@ -25,7 +25,7 @@ from moldau.records.record import (
 )
 from moldau.spark.blocks import decode_fast, decode_plain
 from moldau.spark.blocks.batches import Blocks, scan
-from moldau.spark.blocks.decode import Decoder, Usual, decoder, own_folder
+from moldau.spark.blocks.decode import Decoder, Usual, decoder, own_folder, unfolder_for
 from moldau.spark.blocks.errors import CorruptData, UnsupportedFormat
 
 DECODERS = {"fast": decode_fast.decode, "plain": decode_plain.decode}
@@ -71,7 +71,7 @@ def rows_by(
     records = memoryview(bytearray(answer))
     found = scan(records, first_offset, next_offset).found
     rows: list[dict[str, Any]] = []
-    for block in Blocks().of(records, found, aborted):
+    for block in Blocks().of(records, found, aborted, unfolder_for(decode)):
         decoded = decode(block, columns, first_offset, next_offset)
         for column in decoded.values():
             column.validate(full=True)
@@ -232,7 +232,10 @@ def test_what_unfolds_to_much_comes_in_blocks(monkeypatch: pytest.MonkeyPatch) -
         for n, codec in enumerate([Codec.ZSTD] * 5 + [Codec.NONE] * 2 + [Codec.LZ4, Codec.SNAPPY, Codec.GZIP])
     ]
     records = memoryview(bytearray(b"".join(log)))
-    sizes = [block.size for block in Blocks().of(records, scan(records, 0, BEYOND).found, ())]
+    sizes = [
+        sum(body.stop - body.start for body in block.bodies)
+        for block in Blocks().of(records, scan(records, 0, BEYOND).found, ())
+    ]
     assert len(sizes) > 5 and max(sizes) < 160_000
     for decode in DECODERS.values():
         assert [row["value"][:1] for row in rows_by(decode, b"".join(log))] == [b"%d" % n for n in range(10)]

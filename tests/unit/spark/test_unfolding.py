@@ -118,8 +118,8 @@ def test_damage_is_refused(codec: Codec, way: str) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_damage_has_the_same_outcome_by_both_ways(codec: Codec, seed: int) -> None:
     """And the decoder, which is used again, is as good as before."""
-    unfold, target = direct.direct(codec), ctypes.create_string_buffer(1 << 16)
-    if unfold is None:
+    unfolder, target = direct.direct(codec), ctypes.create_string_buffer(1 << 16)
+    if unfolder is None:
         pytest.skip("its package is not installed")
     draw = random.Random(seed)
     whole = frames(codec, texts(3000)) + frames(codec, draw.randbytes(300) + texts(70_000))
@@ -138,7 +138,7 @@ def test_damage_has_the_same_outcome_by_both_ways(codec: Codec, seed: int) -> No
                 del packed[at:]
             packed = packed or bytearray(1)
         assert outcome(codec, bytes(packed)) == outcome_by_cramjam(codec, bytes(packed)), packed.hex()
-        assert unfold(memoryview(whole[0]), ctypes.addressof(target), len(target)) == 3000
+        assert unfolder.unfold(memoryview(whole[0]), ctypes.addressof(target), len(target)) == 3000
         assert target.raw[:3000] == texts(3000)
 
 
@@ -188,13 +188,13 @@ def test_windows_of_zstd_are_the_same_by_both_ways(exponent: int) -> None:
 @pytest.mark.parametrize("codec", DIRECT)
 @pytest.mark.parametrize("size", [1, 100, 1000, 65_536, 200_000])
 def test_the_direct_way_writes_no_further_than_it_may(codec: Codec, size: int) -> None:
-    unfold = direct.direct(codec)
-    if unfold is None:
+    unfolder = direct.direct(codec)
+    if unfolder is None:
         pytest.skip("its package is not installed")
     for packed in frames(codec, texts(size)):
         for room in (size + 1, size, size - 1, size // 2, 0):
             target = ctypes.create_string_buffer(room + len(NO_BYTES))
-            found = unfold(memoryview(packed), ctypes.addressof(target), room)
+            found = unfolder.unfold(memoryview(packed), ctypes.addressof(target), room)
             assert target.raw[room:] == NO_BYTES
             assert found == size if room > size else found < 0 or found == room == size
             assert found < 0 or target.raw[:size] == texts(size)

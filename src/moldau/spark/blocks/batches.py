@@ -15,6 +15,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
 
+import numpy as np
 from crc32c import crc32c
 
 from moldau.records.batch import (
@@ -32,8 +33,9 @@ from moldau.records.batch import (
 )
 from moldau.records.compression import Codec, DecompressionRefused
 from moldau.records.record import RECORD_BYTES_MIN, BadRecord, read_records
+from moldau.spark.blocks.direct import direct
 from moldau.spark.blocks.errors import CorruptData, UnsupportedFormat
-from moldau.spark.blocks.unfolding import Unfolded
+from moldau.spark.blocks.unfolding import Arrays, UnfoldBatches, Unfolded, tabulate
 
 BLOCK_BYTES_MAX: Final = 16 * 1024 * 1024
 """Unfolded batches are decoded together up to here: a small answer may unfold to gigabytes."""
@@ -69,11 +71,8 @@ class Block(NamedTuple):
     """Some batches, unfolded, in one piece of memory."""
 
     data: memoryview
-    bodies: list[Body]
-
-    @property
-    def size(self) -> int:
-        return sum([body.stop - body.start for body in self.bodies])
+    bodies: Sequence[Body]
+    """For the compiled decoder it may be an array of the same numbers."""
 
     @property
     def record_count(self) -> int:
@@ -155,15 +154,27 @@ class Blocks:
         self._unfolded = Unfolded()
 
     def of(
-        self, records: memoryview, found: Sequence[Found], aborted: Sequence[tuple[int, int]]
+        self,
+        records: memoryview,
+        found: Sequence[Found],
+        aborted: Sequence[tuple[int, int]],
+        unfold_batches: UnfoldBatches | None = None,
     ) -> Iterator[Block]:
-        """The visible records. CorruptData, UnsupportedFormat for what cannot be read."""
+        """The visible records; with compiled code, for the compiled decoder only.
+
+        CorruptData, UnsupportedFormat for what cannot be read.
+        """
         if self._check_crc:
             check_sums(records, found)
         visible = self._visible(records, found, Transactions(aborted))
-        for codec_id, batches in groupby(visible, _codec_of):
-            make = self._unfold if codec_id else _as_they_are
-            yield from make(records, codec_id, batches)
+        for codec_id, group in groupby(visible, _codec_of):
+            codec, batches = _known(codec_id), list(group)
+            if codec is Codec.NONE:
+                yield _as_they_are(records, batches, unfold_batches)
+            elif unfold_batches is None or direct(codec) is None:
+                yield from self._unfold(records, codec, batches)
+            else:
+                yield from self._unfold_many(records, codec, batches, unfold_batches)
 
     def _visible(
         self, records: memoryview, found: Sequence[Found], transactions: Transactions
@@ -181,28 +192,46 @@ class Blocks:
                 visible.append(batch)
         return visible
 
-    def _unfold(self, records: memoryview, codec_id: int, batches: Iterable[Found]) -> Iterator[Block]:
-        try:
-            codec = Codec(codec_id)
-        except ValueError:
-            raise UnsupportedFormat(f"a batch has the unknown codec {codec_id}") from None
+    def _unfold(self, records: memoryview, codec: Codec, batches: Iterable[Found]) -> Iterator[Block]:
         unfolded, bodies = self._unfolded, []
         unfolded.clear()
-        for start, stop, header in batches:
-            at = unfolded.size
-            try:
-                unfolded.put(codec, records[start + HEADER_BYTES : stop])
-            except DecompressionRefused as reason:
-                raise CorruptData(
-                    f"the batch at offset {header.base_offset} cannot be unfolded: {reason}"
-                ) from None
-            bodies.append(_body(at, unfolded.size, header))
+        for batch in batches:
+            bodies.append(self._unfold_one(records, codec, batch))
             if unfolded.size >= BLOCK_BYTES_MAX:
                 yield Block(unfolded.data, bodies)
                 unfolded.clear()
                 bodies = []
         if bodies:
             yield Block(unfolded.data, bodies)
+
+    def _unfold_one(self, records: memoryview, codec: Codec, batch: Found) -> Body:
+        start, stop, header = batch
+        at = self._unfolded.size
+        try:
+            self._unfolded.put(codec, records[start + HEADER_BYTES : stop])
+        except DecompressionRefused as reason:
+            raise CorruptData(
+                f"the batch at offset {header.base_offset} cannot be unfolded: {reason}"
+            ) from None
+        return _body(at, self._unfolded.size, header)
+
+    def _unfold_many(
+        self, records: memoryview, codec: Codec, batches: Sequence[Found], unfold_batches: UnfoldBatches
+    ) -> Iterator[Block]:
+        """As `_unfold`, by compiled code; what that does not take goes the other way."""
+        unfolded, arrays = self._unfolded, _arrays(records, batches)
+        *_, table = arrays
+        unfolded.clear()
+        begun = done = 0
+        while begun < len(batches):
+            done = unfolded.put_many(unfold_batches, codec, arrays, done, BLOCK_BYTES_MAX)
+            if done < len(batches) and unfolded.size < BLOCK_BYTES_MAX:
+                table[done] = self._unfold_one(records, codec, batches[done])
+                done += 1
+            if done == len(batches) or unfolded.size >= BLOCK_BYTES_MAX:
+                yield Block(unfolded.data, table[begun:done])
+                unfolded.clear()
+                begun = done
 
 
 def check_sums(records: memoryview, found: Sequence[Found]) -> None:
@@ -215,8 +244,26 @@ def _codec_of(batch: Found) -> int:
     return batch[2][ATTRIBUTES_FIELD] & CODEC_MASK
 
 
-def _as_they_are(records: memoryview, _: int, batches: Iterable[Found]) -> Iterator[Block]:
-    yield Block(records, [_body(start + HEADER_BYTES, stop, header) for start, stop, header in batches])
+def _arrays(records: memoryview, batches: Sequence[Found]) -> Arrays:
+    spans = np.array([place for batch in batches for place in batch[:2]], np.int64).reshape(-1, 2)
+    return np.frombuffer(records, np.uint8), spans, np.empty((len(batches), len(Body._fields)), np.int64)
+
+
+def _as_they_are(
+    records: memoryview, batches: Sequence[Found], unfold_batches: UnfoldBatches | None
+) -> Block:
+    if unfold_batches is not None:
+        arrays = _arrays(records, batches)
+        if tabulate(unfold_batches, arrays) == len(batches):
+            return Block(records, arrays[2])
+    return Block(records, [_body(start + HEADER_BYTES, stop, header) for start, stop, header in batches])
+
+
+def _known(codec_id: int) -> Codec:
+    try:
+        return Codec(codec_id)
+    except ValueError:
+        raise UnsupportedFormat(f"a batch has the unknown codec {codec_id}") from None
 
 
 def _body(start: int, stop: int, header: BatchHeader) -> Body:

@@ -21,10 +21,12 @@ from typing import Final
 
 from moldau.spark.blocks.batches import Block, Body
 from moldau.spark.blocks.columns import Columns
+from moldau.spark.blocks.unfolding import UnfoldBatches, tabulate
 
 logger = logging.getLogger("moldau.spark")
 
 Decoder = Callable[[Block, Collection[str], int, int], Columns]
+FAST_MODULE: Final = "moldau.spark.blocks.decode_fast"
 
 SAMPLE: Final = (
     Block(memoryview(bytearray(b"\x0c\x00\x00\x00\x01\x01\x00")), [Body(0, 7, 1, 0, 0, 0, 0, 0)]),
@@ -44,15 +46,15 @@ class Usual:
 
     def __init__(self) -> None:
         self._plain_left = PLAIN_RECORDS
-        self._chosen: Decoder | None = None
+        self.chosen: Decoder | None = None
 
     def __call__(self, block: Block, wanted: Collection[str], first_offset: int, next_offset: int) -> Columns:
-        if self._chosen is None:
+        if self.chosen is None:
             self._plain_left -= block.record_count
             if self._plain_left >= 0:
                 return _plain()(block, wanted, first_offset, next_offset)
-            self._chosen = decoder()
-        return self._chosen(block, wanted, first_offset, next_offset)
+            self.chosen = decoder()
+        return self.chosen(block, wanted, first_offset, next_offset)
 
 
 usual: Final[Decoder] = Usual()
@@ -70,6 +72,28 @@ def decoder() -> Decoder:
         logger.warning("numba cannot be used (%r): records are decoded without it, some times slower", reason)
         return _plain()
     return fast
+
+
+def unfolder_for(decode: Decoder) -> UnfoldBatches | None:
+    """Compiled code that goes with a decoder, where that one is compiled."""
+    chosen = decode.chosen if isinstance(decode, Usual) else decode
+    return _unfold_batches() if getattr(chosen, "__module__", None) == FAST_MODULE else None
+
+
+@cache
+def _unfold_batches() -> UnfoldBatches | None:
+    import numpy as np
+
+    try:
+        from moldau.spark.blocks.kernel_unfold import unfold_batches
+
+        tabulate(
+            unfold_batches, (np.zeros(1, np.uint8), np.zeros((0, 2), np.int64), np.zeros((0, 8), np.int64))
+        )
+    except Exception as reason:  # as with the decoder
+        logger.warning("batches are unfolded without numba, a little slower (%r)", reason)
+        return None
+    return unfold_batches
 
 
 def _plain() -> Decoder:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from moldau.spark.blocks.batches import Block
 from moldau.spark.blocks.columns import TYPES, Columns, fixed, header_column
 from moldau.spark.blocks.errors import CorruptData
-from moldau.spark.blocks.kernel import decode_batches
+from moldau.spark.blocks.kernel import BASE_OFFSET, COUNT, START, STOP, decode_batches
 
 HEADER_BYTES_MIN: Final = 2
 
@@ -22,8 +22,9 @@ _NOTHING: Final[Buffers] = (np.zeros(1, np.int32), np.zeros(0, np.uint8), np.zer
 def decode(block: Block, wanted: Collection[str], first_offset: int, next_offset: int) -> Columns:
     """The wanted columns of the records from `first_offset` to `next_offset`. CorruptData for what is no record."""
     data = np.frombuffer(block.data, np.uint8)
-    table = np.array(block.bodies, np.int64)
-    size, rows_max = block.size, block.record_count
+    table = np.asarray(block.bodies, np.int64)
+    rows_max = int(table[:, COUNT].sum())
+    size = int((table[:, STOP] - table[:, START]).sum())
     offsets: Any = np.empty(rows_max, np.int64)
     timestamps: Any = np.empty(rows_max, np.int64)
     kinds: Any = np.empty(rows_max, np.int32)
@@ -36,9 +37,7 @@ def decode(block: Block, wanted: Collection[str], first_offset: int, next_offset
         keys, values, (lists[0], lists[2]), names, contents,
     )  # fmt: skip
     if bad >= 0:
-        raise CorruptData(
-            f"the records of the batch at offset {block.bodies[bad].base_offset} do not fit together"
-        )
+        raise CorruptData(f"the records of the batch at offset {table[bad, BASE_OFFSET]} do not fit together")
     columns = {"offset": fixed(TYPES["offset"], offsets[:rows])}
     if "timestamp" in wanted:
         columns["timestamp"] = fixed(TYPES["timestamp"], timestamps[:rows])

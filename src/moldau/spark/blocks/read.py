@@ -12,7 +12,7 @@ from moldau.spark.blocks.batches import Blocks
 from moldau.spark.blocks.client_library import LibraryReader
 from moldau.spark.blocks.client_settings import ClientSettings, client_of
 from moldau.spark.blocks.columns import TYPES, Columns, bytes_scalar, int32_scalar
-from moldau.spark.blocks.decode import Decoder, usual
+from moldau.spark.blocks.decode import Decoder, unfolder_for, usual
 from moldau.spark.blocks.errors import CorruptData, DataLoss, UnsupportedFormat
 from moldau.spark.blocks.fetching import Fetcher
 from moldau.spark.blocks.settings import ReadSettings, Split
@@ -80,7 +80,7 @@ def read_columns(
     try:
         for fetched in fetcher.fetch():
             records, aborted = fetched.answer.records, fetched.answer.aborted
-            for block in blocks.of(records, fetched.found, aborted):
+            for block in blocks.of(records, fetched.found, aborted, unfolder_for(decode)):
                 yield decode(block, settings.schema.names, fetched.first_offset, fetcher.split.next_offset)
     except (CorruptData, UnsupportedFormat) as reason:
         raise type(reason)(f"reading {split}: {reason}.") from None

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import cramjam
+import numpy as np
 
 from moldau.records.compression import DECOMPRESSED_BYTES_MAX, Codec, DecompressionRefused, decompress
 from moldau.spark.blocks.direct import direct
@@ -27,6 +28,20 @@ _INTO: Final = {
     Codec.LZ4: cramjam.lz4.decompress_into,
     Codec.ZSTD: cramjam.zstd.decompress_into,
 }
+
+
+UnfoldBatches = Callable[..., tuple[int, int]]
+"""That of `kernel_unfold`."""
+Arrays = tuple[Any, Any, Any]
+"""The records of an answer, where batches begin and end in them, and the decoder's table, which is filled."""
+
+
+def tabulate(unfold_batches: UnfoldBatches, arrays: Arrays) -> int:
+    """The table alone, for batches that are not compressed: the one before which it has ended."""
+    records, spans, table = arrays
+    sizes: Any = np.empty(2, np.int64)
+    done, _ = unfold_batches(0, 0, False, records, spans, 0, 0, 0, 0, 0, 0, sizes, table)
+    return done
 
 
 class Unfolded:
@@ -51,7 +66,7 @@ class Unfolded:
         if unfold is not None:
             if self.size + DIRECT_BYTES_MAX > len(self._buffer):
                 self._make_room(DIRECT_BYTES_MAX)
-            size = unfold(packed, self._address + self.size, DIRECT_BYTES_MAX)
+            size = unfold.unfold(packed, self._address + self.size, DIRECT_BYTES_MAX)
             if size >= 0:
                 self.size += size
                 return
@@ -60,6 +75,27 @@ class Unfolded:
             self._append(decompress(codec, packed, DECOMPRESSED_BYTES_MAX))
         else:
             self._put_by_guesses(into, packed)
+
+    def put_many(
+        self, unfold_batches: UnfoldBatches, codec: Codec, arrays: Arrays, first: int, enough: int
+    ) -> int:
+        """Batches from `first` on by compiled code, to `enough` bytes: the one before which that has ended."""
+        records, spans, table = arrays
+        unfold = direct(codec)
+        if unfold is None:
+            return first
+        sizes: Any = np.empty(2, np.int64)
+        while True:
+            first, self.size = unfold_batches(
+                unfold.function, unfold.decoder, codec is Codec.LZ4, records, spans, first,
+                self._address, self.size, len(self._buffer), DIRECT_BYTES_MAX, enough, sizes, table,
+            )  # fmt: skip
+            if first == len(spans) or self.size >= enough:
+                return first
+            if self.size + DIRECT_BYTES_MAX <= len(self._buffer):
+                unfold.renew()
+                return first
+            self._make_room(DIRECT_BYTES_MAX)
 
     def _put_by_guesses(self, into: Callable[[memoryview, memoryview], int], packed: memoryview) -> None:
         guess = max(GUESS_BYTES_MIN, 4 * len(packed))

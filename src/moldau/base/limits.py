@@ -105,6 +105,10 @@ FETCH_SESSION_PARTITIONS_MAX = 300_000
 FETCHED_INLINE_MAX = 64
 """Partitions that a fetch reads at once; one of more reads them in slices."""
 
+PRODUCED_INLINE_MAX = 64
+PRODUCED_INLINE_BYTES_MAX = 2 * 1024 * 1024
+"""Partitions that a produce request appends to at once, and bytes where it has several; what is more goes in slices."""
+
 COLD_READ_RETRIES_MAX = 8
 """Times that a fetch warms its pages and finds them evicted again before it answers with what it has."""
 

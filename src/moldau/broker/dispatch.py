@@ -149,11 +149,13 @@ class Caretaker(Protocol):
         ...
 
 
-def guarded(broker: Caretaker, slot: Slot, name: str, work: Slices[None]) -> Slices[None]:
-    """Work on a request: it ends when nobody wants the answer any more, and its failure ends the connection."""
+def guarded(
+    broker: Caretaker, slot: Slot, name: str, work: Slices[None], *, is_kept: bool = False
+) -> Slices[None]:
+    """Work on a request, whose failure ends the connection. Unless it `is_kept`, it ends when the client is gone."""
     try:
         for _ in work:
-            if not slot.is_wanted:
+            if not is_kept and not slot.is_wanted:
                 return
             yield
     except WireError as error:

@@ -42,6 +42,19 @@ def whole(work: Slices[T]) -> T:
             return value
 
 
+def at_once(clock: Clock, work: Slices[T], slice_s: float) -> T | None:
+    """What work comes to, if one slice is enough; else None, and the work is given up."""
+    stop_s = clock.monotonic() + slice_s
+    try:
+        next(work)
+        while clock.monotonic() < stop_s:
+            next(work)
+    except StopIteration as end:
+        value: T = end.value
+        return value
+    return None
+
+
 class Breathing(Protocol):
     async def breathe(self) -> None:
         """Let others run where the slice is used up."""

@@ -16,6 +16,8 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
 
+from moldau.base.limits import REQUEST_ELEMENTS_MAX
+from moldau.runtime.line import Slices, whole
 from moldau.wire.primitives import (
     UVARINTS,
     NodeEndpoint,
@@ -33,6 +35,7 @@ LEADER_HINTS_FROM: Final = 10  # KIP-951
 TOPIC_IDS_FROM: Final = 13
 
 NULL_RECORDS: Final = -1
+STEPS_PER_PAUSE_MASK: Final = 63
 
 PartitionRecords = tuple[
     int, int, int
@@ -91,10 +94,15 @@ def parse_lone_batch(frame: memoryview, position: int, version: int) -> LoneBatc
 
 def parse_produce(frame: memoryview, position: int, version: int) -> ProduceRequest:
     """The body of a Produce request, from `position` to the end of its frame."""
+    return whole(parsing_produce(frame, position, version))
+
+
+def parsing_produce(frame: memoryview, position: int, version: int) -> Slices[ProduceRequest]:
+    """The same, with pauses between partitions, of which there are REQUEST_ELEMENTS_MAX at most."""
     try:
         if version < FLEXIBLE_FROM:
-            return _parse_legacy(frame, position)
-        return _parse_flexible(frame, position, version)
+            return (yield from _parse_legacy(frame, position))
+        return (yield from _parse_flexible(frame, position, version))
     except (StructError, IndexError):
         raise WireError("the Produce request ends too early") from None
     except UnicodeDecodeError:
@@ -147,16 +155,21 @@ def _parse_lone_flexible(frame: memoryview, position: int, version: int) -> Lone
     return acks, timeout_ms, topic, index, position, stop
 
 
-def _parse_legacy(frame: memoryview, position: int) -> ProduceRequest:
+def _parse_legacy(frame: memoryview, position: int) -> Slices[ProduceRequest]:
     transactional_id, position = _read_legacy_string(frame, position, nullable=True)
     acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(frame, position)
     count, position = _read_legacy_count(frame, position + 6, element_bytes=6)
     topics: list[TopicRecords] = []
+    left = REQUEST_ELEMENTS_MAX
     for _ in range(count):
         name, position = _read_legacy_string(frame, position, nullable=False)
         partition_count, position = _read_legacy_count(frame, position, element_bytes=8)
+        left = _left(left, 1 + partition_count)
         partitions = []
-        for _ in range(partition_count):
+        yield
+        for number in range(partition_count):
+            if number & STEPS_PER_PAUSE_MASK == STEPS_PER_PAUSE_MASK:
+                yield
             index, size = _INDEX_AND_SIZE.unpack_from(frame, position)
             position += 8
             partitions.append(_records(frame, index, position, size))
@@ -167,11 +180,12 @@ def _parse_legacy(frame: memoryview, position: int) -> ProduceRequest:
     return transactional_id, acks, timeout_ms, topics
 
 
-def _parse_flexible(frame: memoryview, position: int, version: int) -> ProduceRequest:
+def _parse_flexible(frame: memoryview, position: int, version: int) -> Slices[ProduceRequest]:
     transactional_id, position = _read_compact_string(frame, position, nullable=True)
     acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(frame, position)
     count, position = _read_compact_count(frame, position + 6, element_bytes=3)
     topics: list[TopicRecords] = []
+    left = REQUEST_ELEMENTS_MAX
     for _ in range(count):
         topic: str | bytes | None
         if version < TOPIC_IDS_FROM:
@@ -180,8 +194,12 @@ def _parse_flexible(frame: memoryview, position: int, version: int) -> ProduceRe
             topic = bytes(frame[position : position + 16])
             position += 16
         partition_count, position = _read_compact_count(frame, position, element_bytes=6)
+        left = _left(left, 1 + partition_count)
         partitions = []
-        for _ in range(partition_count):
+        yield
+        for number in range(partition_count):
+            if number & STEPS_PER_PAUSE_MASK == STEPS_PER_PAUSE_MASK:
+                yield
             index, size = _INDEX_AND_BYTE.unpack_from(frame, position)
             position += 5
             if size >= 0x80:
@@ -195,6 +213,13 @@ def _parse_flexible(frame: memoryview, position: int, version: int) -> ProduceRe
     position = skip_tagged_fields(frame, position)
     _check_end(frame, position)
     return transactional_id, acks, timeout_ms, topics
+
+
+def _left(left: int, count: int) -> int:
+    """How many more topics and partitions a request may name."""
+    if count > left:
+        raise WireError(f"more than {REQUEST_ELEMENTS_MAX} topics and partitions")
+    return left - count
 
 
 def _records(frame: memoryview, index: int, start: int, size: int) -> PartitionRecords:
@@ -271,6 +296,17 @@ def pack_produce_response(
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> bytes:
     """A whole frame: size, header, body. `topics` are named as the request named them."""
+    return whole(packing_produce_response(correlation_id, version, topics, throttle_ms, node_endpoints))
+
+
+def packing_produce_response(
+    correlation_id: int,
+    version: int,
+    topics: Sequence[ProducedTopic],
+    throttle_ms: int = 0,
+    node_endpoints: Sequence[NodeEndpoint] = (),
+) -> Slices[bytes]:
+    """The same, with pauses between partitions."""
     if version < FLEXIBLE_FROM:
         return _pack_legacy(correlation_id, version, topics, throttle_ms)
     return _pack_flexible(correlation_id, version, topics, throttle_ms, node_endpoints)
@@ -309,12 +345,14 @@ def _pack_flexible(
     topics: Sequence[ProducedTopic],
     throttle_ms: int,
     node_endpoints: Sequence[NodeEndpoint],
-) -> bytes:
+) -> Slices[bytes]:
     pieces = [UVARINTS[len(topics) + 1]]
     for topic, partitions in topics:
         pieces.append(topic if isinstance(topic, bytes) else pack_string(topic, True))
         pieces.append(UVARINTS[len(partitions) + 1])
-        for produced in partitions:
+        for number, produced in enumerate(partitions):
+            if number & STEPS_PER_PAUSE_MASK == STEPS_PER_PAUSE_MASK:
+                yield
             _put_partition_flexible(pieces, version, produced)
         pieces.append(b"\0")
     pieces.append(_INT32.pack(throttle_ms))
@@ -337,9 +375,10 @@ def _put_partition_flexible(pieces: list[bytes], version: int, produced: Produce
 
 def _pack_legacy(
     correlation_id: int, version: int, topics: Sequence[ProducedTopic], throttle_ms: int
-) -> bytes:
+) -> Slices[bytes]:
     pieces: list[bytes] = []
     for topic, partitions in topics:
+        yield
         pieces += pack_string(str(topic), False), _INT32.pack(len(partitions))
         for (
             index,

@@ -9,6 +9,9 @@ at in a thread first (`log.aside`), and for the first batch of a transaction its
 (`broker.verification`); the request, and those that its connection sends to the same partition after it, wait for their
 turn (`replication.turns`).
 
+A request that names many partitions, or is large, is served in slices, with others between (`runtime.line`). What its
+connection sends after it waits for its end; it is carried out even if the client goes away.
+
 Kafka advertises version 0 for the sake of an old librdkafka and serves 3 and up; so does Moldau. With acks=0 there is
 no answer; a refused batch then ends the connection, which is the only way to tell the client.
 """
@@ -23,7 +26,9 @@ from functools import partial
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
 from moldau.base.invariant import InvariantBroken
+from moldau.base.limits import FIRST_SLICE_S, PRODUCED_INLINE_BYTES_MAX, PRODUCED_INLINE_MAX
 from moldau.broker.connection import Answer, Connection, Slot
+from moldau.broker.dispatch import guarded
 from moldau.broker.interface import ProducingBroker
 from moldau.broker.leader_hints import current_leader, endpoints_of
 from moldau.broker.verification import as_produce_error, verify
@@ -45,6 +50,7 @@ from moldau.records.validate import (
 )
 from moldau.replication.partition import Partition
 from moldau.replication.turns import Turn
+from moldau.runtime.line import Slices, at_once, in_line, whole
 from moldau.wire.produce import (
     LEADER_HINTS_FROM,
     NULL_RECORDS,
@@ -52,9 +58,9 @@ from moldau.wire.produce import (
     Produced,
     TopicRecords,
     pack_lone_produced,
-    pack_produce_response,
+    packing_produce_response,
     parse_lone_batch,
-    parse_produce,
+    parsing_produce,
 )
 
 log = logging.getLogger(__name__)
@@ -68,6 +74,7 @@ ZSTD_SINCE_VERSION = 7
 ABORTABLE_SINCE_VERSION = 11
 ADDS_PARTITIONS_SINCE_VERSION = 12  # KIP-890
 UNKNOWN = -1
+PARTITIONS_PER_PAUSE = 32
 DECIDED_BY_THE_LOG = frozenset(
     {
         ErrorCode.out_of_order_sequence_number,
@@ -102,15 +109,46 @@ def serve(
         answer = _append_lone(broker, connection, frame, version, correlation_id, *lone)
         if not isinstance(answer, _NotAppended):
             return answer
-    transactional_id, acks, timeout_ms, topics = parse_produce(frame, position, version)
+    parsed = at_once(broker.clock, parsing_produce(frame, position, version), FIRST_SLICE_S)
+    if parsed is None or _is_large(frame, parsed[3]):
+        frame = connection.lasting(frame)
+        slot = connection.park(held_bytes=len(frame))
+        serving = _serve_in_line(broker, slot, frame, position, version, correlation_id)
+        broker.line.put(guarded(broker, slot, "Produce", serving, is_kept=True))
+        return None
+    transactional_id, acks, timeout_ms, topics = parsed
     produce = Produce(broker, connection, frame, version, correlation_id, acks, timeout_ms, transactional_id)
     if lone is None:
-        produce.refusal = _refusal_as_a_whole(frame, topics, transactional_id)
+        produce.refusal = whole(_refusal_as_a_whole(frame, topics, transactional_id))
         topics = _last_of_each(topics)
-    if produce.refusal is None and (partitions := produce.must_wait_for(topics)):
+    if produce.refusal is None and (partitions := whole(produce.must_wait_for(topics))):
         produce.answer_in_turn(topics, partitions)
         return None
-    return produce.answer(topics)
+    return whole(produce.answering(topics))
+
+
+def _is_large(frame: memoryview, topics: list[TopicRecords]) -> bool:
+    """Whether a request has so much for so many partitions that others are to be served between."""
+    count = sum(len(wanteds) for _, wanteds in topics)
+    return count > PRODUCED_INLINE_MAX or (count > 1 and len(frame) > PRODUCED_INLINE_BYTES_MAX)
+
+
+def _serve_in_line(
+    broker: ProducingBroker, slot: Slot, frame: memoryview, position: int, version: int, correlation_id: int
+) -> Slices[None]:
+    """A request with many partitions, from its first byte to its answer. What its connection sends meanwhile waits."""
+    transactional_id, acks, timeout_ms, topics = yield from parsing_produce(frame, position, version)
+    connection = slot.connection
+    produce = Produce(broker, connection, frame, version, correlation_id, acks, timeout_ms, transactional_id)
+    produce.slot = slot
+    produce.refusal = yield from _refusal_as_a_whole(frame, topics, transactional_id)
+    topics = _last_of_each(topics)
+    if produce.refusal is None and (partitions := (yield from produce.must_wait_for(topics))):
+        produce.answer_in_turn(topics, partitions)
+        return
+    answer = yield from produce.answering(topics)
+    if answer is not None or acks == ACKS_NONE:
+        slot.fill(answer)
 
 
 def _append_lone(
@@ -196,6 +234,12 @@ def _refused(
 def _packed_refusals(
     broker: ProducingBroker, connection: Connection, correlation_id: int, version: int, answers: Answers
 ) -> bytes:
+    return whole(_packing_refusals(broker, connection, correlation_id, version, answers))
+
+
+def _packing_refusals(
+    broker: ProducingBroker, connection: Connection, correlation_id: int, version: int, answers: Answers
+) -> Slices[bytes]:
     """With the leaders of partitions that are led elsewhere (KIP-951)."""
     leaders: dict[tuple[str | bytes, int], tuple[int, int]] = {}
     if version >= LEADER_HINTS_FROM:
@@ -204,13 +248,13 @@ def _packed_refusals(
                 if produced[1] == ErrorCode.not_leader_or_follower:
                     leaders[topic, produced[0]] = current_leader(broker, topic, produced[0])
     if not leaders:
-        return pack_produce_response(correlation_id, version, answers)
+        return (yield from packing_produce_response(correlation_id, version, answers))
     told: Answers = [
         (topic, [(*produced[:7], leaders.get((topic, produced[0]))) for produced in partitions])
         for topic, partitions in answers
     ]
     endpoints = endpoints_of(broker, connection, leaders.values())
-    return pack_produce_response(correlation_id, version, told, node_endpoints=endpoints)
+    return (yield from packing_produce_response(correlation_id, version, told, node_endpoints=endpoints))
 
 
 def _last_of_each(topics: list[TopicRecords]) -> list[TopicRecords]:
@@ -224,11 +268,13 @@ def _last_of_each(topics: list[TopicRecords]) -> list[TopicRecords]:
 
 def _refusal_as_a_whole(
     frame: memoryview, topics: list[TopicRecords], transactional_id: str | None
-) -> Refused | None:
+) -> Slices[Refused | None]:
     """Why nothing of a request is taken: Kafka looks at every first batch before it takes any of them."""
     try:
         for _, wanteds in topics:
-            for _, start, stop in wanteds:
+            for number, (_, start, stop) in enumerate(wanteds, 1):
+                if number % PARTITIONS_PER_PAUSE == 0:
+                    yield
                 if start != NULL_RECORDS and is_transactional(frame, start, stop):
                     if transactional_id is None:
                         return Refused(
@@ -254,7 +300,6 @@ class Produce:
         "_looked",
         "_now_ms",
         "_producer",
-        "_slot",
         "_timeout_ms",
         "_transactional_id",
         "_unverified",
@@ -263,6 +308,7 @@ class Produce:
         "_zstd_allowed",
         "is_refused",
         "refusal",
+        "slot",
     )
 
     def __init__(
@@ -286,7 +332,7 @@ class Produce:
         self._timeout_ms = timeout_ms
         self._transactional_id = transactional_id
         self._now_ms = broker.clock.wall_ms()
-        self._slot: Slot | None = None
+        self.slot: Slot | None = None  # where its answer goes, if it is not given at once
         self._looked: dict[tuple[str | bytes, int], Looked] = {}  # of batches that were looked at aside
         self._guards: dict[TopicPartition, Verification] = {}  # for the first batches of a transaction
         self._unverified: dict[TopicPartition, ErrorCode] = {}
@@ -296,25 +342,25 @@ class Produce:
             tuple[str | bytes, Partition, Appended]
         ] = []  # not safe enough to be acknowledged
 
-    def answer(self, topics: list[TopicRecords]) -> Answer | None:
-        """Append everything now; None where the answer waits for disks or replicas, or there is none."""
-        answers = self.answers(topics)
+    def answering(self, topics: list[TopicRecords]) -> Slices[Answer | None]:
+        """Append everything; None where the answer waits for disks or replicas, or there is none."""
+        answers = yield from self._appending(topics)
         if self.is_refused and self.refusal is None:
             # A lone batch pays for this look only now: refused by itself, its request may deserve another code.
-            self.refusal = _refusal_as_a_whole(self._frame, topics, self._transactional_id)
+            self.refusal = yield from _refusal_as_a_whole(self._frame, topics, self._transactional_id)
             if self.refusal is not None:
-                answers = self.answers(topics)
+                answers = yield from self._appending(topics)
         if self._acks == ACKS_NONE:
             if self.is_refused:
                 self._connection.close("a batch sent with acks=0 was refused")
             return None
         if not self._waiting:
-            return self._packed(answers)
-        self._slot = self._slot or self._connection.park(is_produce=True)
-        self._answer_when_safe(self._slot, answers)
+            return (yield from self._packing(answers))
+        self.slot = self.slot or self._connection.park(is_produce=True)
+        yield from self._answer_when_safe(self.slot, answers)
         return None
 
-    def _answer_when_safe(self, slot: Slot, answers: Answers) -> None:
+    def _answer_when_safe(self, slot: Slot, answers: Answers) -> Slices[None]:
         """Answer when each batch is flushed and replicated as acks and its topic ask for, or cannot be."""
         deadline_s = self._broker.clock.monotonic() + self._timeout_ms / 1000
         errors: dict[tuple[str | bytes, int], ErrorCode] = {}
@@ -326,13 +372,25 @@ class Produce:
             if error:
                 errors[place] = error
             if not left:
-                slot.fill(self._packed(self._with_errors(answers, errors) if errors else answers))
+                self._fill(slot, self._with_errors(answers, errors) if errors else answers)
 
-        for topic, partition, appended in self._waiting:
+        for number, (topic, partition, appended) in enumerate(self._waiting, 1):
+            if number % PARTITIONS_PER_PAUSE == 0:
+                yield
             self._broker.metrics.flushes += appended.flush_due
             done = partial(on_done, (topic, partition.topic_partition.partition))
             acks_all = self._acks == ACKS_ALL
             partition.when_acknowledged(appended, deadline_s, done, acks_all=acks_all)
+
+    def _fill(self, slot: Slot, answers: Answers) -> None:
+        if len(self._waiting) <= PRODUCED_INLINE_MAX:
+            slot.fill(whole(self._packing(answers)))
+            return
+
+        def packing() -> Slices[None]:
+            slot.fill((yield from self._packing(answers)))
+
+        self._broker.line.put(guarded(self._broker, slot, "Produce", packing()))
 
     def _with_errors(self, answers: Answers, errors: dict[tuple[str | bytes, int], ErrorCode]) -> Answers:
         """The answers, where what was appended cannot be acknowledged after all."""
@@ -349,21 +407,23 @@ class Produce:
             for topic, partitions in answers
         ]
 
-    def _packed(self, answers: Answers) -> bytes:
+    def _packing(self, answers: Answers) -> Slices[bytes]:
         if self.is_refused:
-            return _packed_refusals(
+            return _packing_refusals(
                 self._broker, self._connection, self._correlation_id, self._version, answers
             )
-        return pack_produce_response(self._correlation_id, self._version, answers)
+        return packing_produce_response(self._correlation_id, self._version, answers)
 
     # ---- waiting for a turn -----------------------------------------------------------------------------------
 
-    def must_wait_for(self, topics: list[TopicRecords]) -> list[Partition]:
+    def must_wait_for(self, topics: list[TopicRecords]) -> Slices[list[Partition]]:
         """The request's partitions, where an earlier one is waiting or a batch is to be looked at aside; else none."""
         partitions = []
         is_waiting = False
         for topic, wanteds in topics:
-            for index, start, stop in wanteds:
+            for number, (index, start, stop) in enumerate(wanteds, 1):
+                if number % PARTITIONS_PER_PAUSE == 0:
+                    yield
                 with suppress(KafkaError):
                     partition = self._broker.partition(topic, index)
                     partitions.append(partition)
@@ -376,13 +436,13 @@ class Produce:
     def answer_in_turn(self, topics: list[TopicRecords], partitions: list[Partition]) -> None:
         """Answer once the batches are looked at and all who came earlier have appended theirs."""
         self._frame = memoryview(bytearray(self._frame))  # the connection receives into the buffer meanwhile
-        self._slot = self._connection.park(is_produce=True)
+        self.slot = self.slot or self._connection.park(is_produce=True)
         self._connection.hold(len(self._frame))
         turn = Turn(self._connection, partitions)
         self._broker.tasks.spawn(self._answer_in_turn(topics, turn), name="produce in turn")
 
     async def _answer_in_turn(self, topics: list[TopicRecords], turn: Turn) -> None:
-        slot = self._slot
+        slot = self.slot
         assert slot is not None
         try:
             await self._look_aside(topics)
@@ -391,7 +451,7 @@ class Produce:
             self._now_ms = self._broker.clock.wall_ms()
             while await self._look_aside(topics):  # the topic may have been configured meanwhile
                 pass
-            answer = self.answer(topics)
+            answer = await in_line(self._connection.pace(), self.answering(topics))
             if answer is not None or self._acks == ACKS_NONE:
                 slot.fill(answer)
         except InvariantBroken as error:
@@ -494,11 +554,16 @@ class Produce:
 
     # ---- appending --------------------------------------------------------------------------------------------
 
-    def answers(self, topics: list[TopicRecords]) -> Answers:
+    def _appending(self, topics: list[TopicRecords]) -> Slices[Answers]:
         if self.refusal is None:
-            return [
-                (topic, [self._append(topic, *wanted) for wanted in wanteds]) for topic, wanteds in topics
-            ]
+            answers: Answers = []
+            for topic, wanteds in topics:
+                produced: list[Produced] = []
+                for wanted in wanteds:
+                    produced.append(self._append(topic, *wanted))
+                    yield
+                answers.append((topic, produced))
+            return answers
         error, message = self.refusal.code, self.refusal.message
         return [
             (topic, [self._refuse(wanted[0], error, message) for wanted in wanteds])

@@ -433,10 +433,10 @@ OWN = (
     _key(
         "moldau.max.partitions.per.broker",
         Type.INT,
-        "50000",
+        "25000",
         Range(1),
         "Partitions that one broker may have. A new topic with which one would have more is refused: each takes some "
-        "8 KB of its memory, and files.",
+        "10 KB of its memory, and files.",
         update=Update.CLUSTER_WIDE,
     ),
     _key(

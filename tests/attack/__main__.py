@@ -25,7 +25,7 @@ from .runner import Runner, names_of
 WAIT_MS = 50.0
 MEMORY_MB = 300.0
 SECONDS = 60.0
-SECONDS_QUICK = 5.0
+SECONDS_QUICK = 3.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

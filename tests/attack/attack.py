@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .client import Client, Volleyed, connect, decoded, first_error, volley
 from .requests import Values, frame
@@ -26,6 +26,9 @@ class Outcome:
     answer: str
     is_late: bool = False
     """It was cut off before it was over."""
+    complaint: str = ""
+    """What should not be so, where that is more than time and memory: a lie that was believed, an honest client that
+    was turned away."""
 
 
 CarryOut = Callable[[float], Outcome]
@@ -82,15 +85,24 @@ def _error(volleyed: Volleyed, api: str | None, version: int) -> str:
     return f" {error}" if error else ""
 
 
-def request(api: str, version: int, make: Callable[[Target], bytes], *, answers: int = 1) -> Prepare:
-    """One connection sends these bytes, a frame or several, and reads the answers."""
+def request(
+    api: str, version: int, make: Callable[[Target], bytes], *, answers: int = 1, must_fail: bool = False
+) -> Prepare:
+    """One connection sends these bytes, a frame or several, and reads the answers.
+
+    With `must_fail` it is a complaint if the first answer holds no error.
+    """
 
     def prepare(target: Target) -> CarryOut:
         data = make(target)
 
         def carry_out(deadline_s: float) -> Outcome:
             with connect(target.address) as connection:
-                return told(volley([connection], data, answers=answers, deadline_s=deadline_s), api, version)
+                done = volley([connection], data, answers=answers, deadline_s=deadline_s)
+            outcome = told(done, api, version)
+            if must_fail and done.answers and not _error(done, api, version):
+                return replace(outcome, complaint="it was taken")
+            return outcome
 
         return carry_out
 

@@ -50,18 +50,22 @@ def batches() -> Iterator[Attack]:
     }
     for claim, (folded, codec) in claims.items():
         make = partial(_claiming, folded, codec)
-        yield _produced(f"Produce, 64 batches that claim {claim}", content.MANY_TOPIC, make, is_quick=True)
+        yield _produced(
+            f"Produce, 64 batches that claim {claim}", content.MANY_TOPIC, make, must_fail=True, is_quick=True
+        )
 
 
 def _claiming(folded: bytes | None, codec: Codec) -> bytes:
     return claimed_batch(folded_zeros(codec, 1_000_000) if folded is None else folded, codec, COUNT_MAX)
 
 
-def _produced(name: str, topic: str, batch: Callable[[], bytes], *, is_quick: bool = False) -> Attack:
+def _produced(
+    name: str, topic: str, batch: Callable[[], bytes], *, must_fail: bool = False, is_quick: bool = False
+) -> Attack:
     def make(_: Target) -> bytes:
         return produce_frame(topic, batch(), content.MANY_PARTITIONS)
 
-    return Attack(name, request("Produce", 9, make), is_quick=is_quick, spoils=True)
+    return Attack(name, request("Produce", 9, make, must_fail=must_fail), is_quick=is_quick, spoils=True)
 
 
 def expressions() -> Iterator[Attack]:

@@ -102,7 +102,6 @@ def _on_array(route: Route, version: int, path: Path) -> Iterator[Attack]:
     yield Attack(
         f"{where}, different: {DIFFERENT_BYTES // MB} MB",
         request(route.name, version, make),
-        is_quick=is_newest,
         spoils=route.name in MAKES,
     )
 

@@ -14,6 +14,13 @@ from .target import Target
 
 COUNT = 100_000
 LONG_NAME = "l" * 249
+SPOILING = (
+    "CreateTopics",
+    "CreatePartitions",
+    "IncrementalAlterConfigs",
+    "WriteTxnMarkers",
+    "AddPartitionsToTxn",
+)
 
 
 def many(api: str, version: int, path: str, make: Callable[[int], Any], count: int = COUNT) -> Raw:
@@ -36,7 +43,8 @@ def all_giants() -> Iterator[Attack]:
 def _attack(
     name: str, api: str, version: int, values: Callable[[Target], dict[str, Any]], *, is_quick: bool = True
 ) -> Attack:
-    return Attack(f"{api}, {name}", one(api, version, values), is_quick=is_quick, spoils=True)
+    prepare = one(api, version, values)
+    return Attack(f"{api}, {name}", prepare, is_quick=is_quick, spoils=api in SPOILING)
 
 
 def _topics() -> Iterator[Attack]:

@@ -36,6 +36,8 @@ class Row:
     peak_mb: float
     after_mb: float
     serves: str
+    complaint: str = ""
+    """What else should not be so."""
     is_late: bool = False
     """The attack was cut off, or the pinger still waited: the worst wait is longer than it says."""
     seconds: float = 0.0
@@ -49,6 +51,8 @@ class Row:
             found.append("memory")
         if self.serves != "yes":
             found.append("serves")
+        if self.complaint:
+            found.append(self.complaint)
         return found
 
 
@@ -62,6 +66,7 @@ def line(row: Row, limits: Limits) -> str:
         f"{_cut(row.answer, ANSWER_WIDTH):{ANSWER_WIDTH}} "
         f"{longer + format(row.worst_ms, ',.1f'):>9}{wait_mark} {row.p99_ms:>9,.1f} "
         f"{row.peak_mb:>+8,.0f}{memory_mark} {row.after_mb:>+9,.0f}  {row.serves}"
+        + (f"  ! {row.complaint}" if row.complaint else "")
     )
 
 

@@ -101,10 +101,12 @@ def _field(spec: FieldSpec, value: Any, flexible: bool) -> bytes:
 def _array(spec: FieldSpec, value: Any, flexible: bool) -> bytes:
     if value is None:
         return b"\0" if flexible else b"\xff\xff\xff\xff"
-    if not isinstance(value, Raw):
-        value = Raw(len(value), b"".join(element(spec, one, flexible) for one in value))
-    count = pack_uvarint(value.count + 1) if flexible else SIZE.pack(value.count)
-    return count + value.data
+    if isinstance(value, Raw):
+        elements = value
+    else:
+        elements = Raw(len(value), b"".join(element(spec, one, flexible) for one in value))
+    count = pack_uvarint(elements.count + 1) if flexible else SIZE.pack(elements.count)
+    return count + elements.data
 
 
 def element(spec: FieldSpec, value: Any, flexible: bool) -> bytes:

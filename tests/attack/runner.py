@@ -15,7 +15,7 @@ MB = 1_000_000
 IDLE_S = 5.0
 SETTLE_S = 0.3
 """The pinger looks on for so long after an attack: ends of connections cost something, too."""
-STUCK_S = 2.0
+STUCK_S = 1.0
 """A broker that does not answer so long after an attack was cut off is killed."""
 MEMORY_BACK_S = 4.0
 """How long memory may take to come back; that is waited for only where an attack took much."""
@@ -91,6 +91,7 @@ class Runner:
             peak_mb=peak_mb,
             after_mb=after_mb,
             serves=serves,
+            complaint=outcome.complaint,
             is_late=seen.is_waiting,
             seconds=round(time.monotonic() - started + prepared_s, 1),
         )

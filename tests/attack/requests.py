@@ -332,6 +332,7 @@ def _one(path: Path, spec: FieldSpec, names: Names) -> Any:
     return values
 
 
+NULLABLE_NAMES = ("name", "topic_id", "resource_name_filter")
 MARK_STRING = "@attack@"
 MARK_UUID = b"@attack@uuid@mk@"
 MARK_INT32 = 0x40414243
@@ -357,7 +358,7 @@ def _marked(path: Path, spec: FieldSpec) -> Any:
         here = (*path, field.name)
         if field.is_array:
             values[field.name] = [_marked(here, replace(field, is_array=False))]
-        elif field.struct is None and (not field.nullable or field.name in ("name", "topic_id")):
+        elif field.struct is None and (not field.nullable or field.name in NULLABLE_NAMES):
             values[field.name] = _marked(here, field)
     return values
 

@@ -45,6 +45,8 @@ class Seen:
     pings: int
     worst_ms: float
     p99_ms: float
+    starved_ms: float
+    """Of the worst wait, how long the broker's loop wanted to run and had no core: other processes are to blame."""
     is_waiting: bool
     """The last question is not answered: the worst wait is longer than it says."""
     closed: int
@@ -76,6 +78,14 @@ def memory(pid: int, field: str = "VmRSS") -> int:
             if line.startswith(field + ":"):
                 return int(line.split()[1]) * 1024
     return 0
+
+
+def starved_s(pid: int) -> float:
+    """How long the main thread of a process has waited for a core since its start; 0 where that is not known."""
+    try:
+        return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0
 
 
 def memory_of_all(pid: int) -> int:
@@ -110,7 +120,8 @@ class _Pinging:
             self._peak = max(self._peak, memory_of_all(self._pid))
             self._memory_s = now + MEMORY_INTERVAL_S
         if self._asked_s is None and now >= self._next_s:
-            self._asked_s = now
+            self._starved_before_s = starved_s(self._pid)
+            self._asked_s = now = time.monotonic()
             self._ask()
         if self._end_s is not None and (self._asked_s is None or now >= self._end_s):
             self._end_s = None
@@ -141,6 +152,8 @@ class _Pinging:
 
     def _begin(self) -> None:
         self._waits: list[float] = []
+        self._worst_s = self._starved_of_worst_s = 0.0
+        self._starved_before_s = starved_s(self._pid)
         self._closed = 0
         with contextlib.suppress(OSError):
             Path(f"/proc/{self._pid}/clear_refs").write_text(RESET_PEAK)
@@ -152,6 +165,7 @@ class _Pinging:
         waits = list(self._waits)
         if self._asked_s is not None:
             waits.append(time.monotonic() - self._asked_s)
+            self._note(waits[-1])
         hwm = memory(self._pid, "VmHWM")
         if hwm > self._hwm_before:  # else nothing new: the mark may be of before, where it cannot be reset
             self._peak = max(self._peak, hwm)
@@ -159,12 +173,18 @@ class _Pinging:
             pings=len(waits),
             worst_ms=1000 * max(waits, default=0),
             p99_ms=1000 * percentile(waits, 0.99),
+            starved_ms=1000 * min(self._starved_of_worst_s, self._worst_s),
             is_waiting=self._asked_s is not None,
             closed=self._closed,
             peak_bytes=self._peak,
             now_bytes=memory_of_all(self._pid),
         )
         print(json.dumps(asdict(seen)), flush=True)
+
+    def _note(self, wait_s: float) -> None:
+        if wait_s > self._worst_s:
+            self._worst_s = wait_s
+            self._starved_of_worst_s = starved_s(self._pid) - self._starved_before_s
 
     # The connection
 
@@ -193,6 +213,7 @@ class _Pinging:
             now = time.monotonic()
             assert self._asked_s is not None
             self._waits.append(now - self._asked_s)
+            self._note(self._waits[-1])
             self._next_s = max(self._asked_s + INTERVAL_S, now)
             self._asked_s = None
             self._received = b""

@@ -12,10 +12,10 @@ from .attack import size_text
 NAME_WIDTH = 72
 ANSWER_WIDTH = 34
 HEAD = (
-    f"{'attack':{NAME_WIDTH}} {'sent':>8}  {'answer':{ANSWER_WIDTH}} {'worst':>10} {'p99':>9} "
+    f"{'attack':{NAME_WIDTH}} {'sent':>8}  {'answer':{ANSWER_WIDTH}} {'worst':>10} {'no core':>8} {'p99':>9} "
     f"{'peak':>9} {'after':>9}  serves"
 )
-UNITS = f"{'':{NAME_WIDTH}} {'':>8}  {'':{ANSWER_WIDTH}} {'ms':>10} {'ms':>9} {'+MB':>9} {'+MB':>9}"
+UNITS = f"{'':{NAME_WIDTH}} {'':>8}  {'':{ANSWER_WIDTH}} {'ms':>10} {'ms':>8} {'ms':>9} {'+MB':>9} {'+MB':>9}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,8 @@ class Row:
     peak_mb: float
     after_mb: float
     serves: str
+    starved_ms: float = 0.0
+    """Of the worst wait: the broker had work and no core, which is the machine's doing."""
     complaint: str = ""
     """What else should not be so."""
     is_late: bool = False
@@ -64,7 +66,7 @@ def line(row: Row, limits: Limits) -> str:
     return (
         f"{_cut(row.name, NAME_WIDTH):{NAME_WIDTH}} {size_text(row.sent_bytes):>8}  "
         f"{_cut(row.answer, ANSWER_WIDTH):{ANSWER_WIDTH}} "
-        f"{longer + format(row.worst_ms, ',.1f'):>9}{wait_mark} {row.p99_ms:>9,.1f} "
+        f"{longer + format(row.worst_ms, ',.1f'):>9}{wait_mark} {row.starved_ms:>8,.1f} {row.p99_ms:>9,.1f} "
         f"{row.peak_mb:>+8,.0f}{memory_mark} {row.after_mb:>+9,.0f}  {row.serves}"
         + (f"  ! {row.complaint}" if row.complaint else "")
     )

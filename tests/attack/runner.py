@@ -91,6 +91,7 @@ class Runner:
             peak_mb=peak_mb,
             after_mb=after_mb,
             serves=serves,
+            starved_ms=seen.starved_ms,
             complaint=outcome.complaint,
             is_late=seen.is_waiting,
             seconds=round(time.monotonic() - started + prepared_s, 1),

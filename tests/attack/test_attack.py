@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -31,10 +32,11 @@ def decoded(data: bytes) -> object:
     return decode_request(key, version, view, position)
 
 
-def elements_at(message: object, path: tuple[str, ...]) -> tuple:
+def elements_at(message: object, path: tuple[str, ...]) -> tuple[Any, ...]:
     for name in path[:-1]:
         (message,) = getattr(message, name)
-    return getattr(message, path[-1])
+    found: tuple[Any, ...] = getattr(message, path[-1])
+    return found
 
 
 @pytest.mark.parametrize("api", API_NAMES)

@@ -22,6 +22,9 @@ from moldau.records.batch import LOG_APPEND_TIME, BatchHeader
 from moldau.records.record import RECORD_BYTES_MIN, BadRecord
 from moldau.runtime.ports import Buffer
 
+_EARLIEST, _LATEST = -(2**63), 2**63 - 1
+_NO_DELTA = -(2**70)
+
 Found = tuple[int, int]
 """A record's timestamp and offset."""
 
@@ -42,36 +45,68 @@ class Marks:
         self.header = header
         self.start_offset = start_offset
         self._times = array("q")
-        self._offsets: array[int] | None = array("q")
+        self._offsets: array[int] | None = None
         self._places = array("q")
         self._step = max(1, -(-header.count // LOOKUP_MARKS_MAX))
         self._walk(body)
 
     def _walk(self, body: Buffer) -> None:
-        header, start_offset = self.header, self.start_offset
-        times, offsets = array("q"), array("q")
-        newest = None
-        has_many = False
-        end = 0
-        if header.count * RECORD_BYTES_MIN > len(body):
-            raise BadRecord(f"{header.count} records cannot fit into {len(body)} bytes")
-        for index, (timestamp, offset, end) in enumerate(stamps(body, 0, header.count, header), 1):
-            if offset >= start_offset and (newest is None or timestamp > newest):
-                newest = timestamp
-                if not has_many:
-                    times.append(_within_64_bits(timestamp))
-                    offsets.append(offset)
-                    has_many = len(times) > LOOKUP_MARKS_MAX
-            if not index % self._step:
-                self._times.append(_NEVER if newest is None else _within_64_bits(newest))
-                self._places.append(end)
-        if end != len(body):
-            raise BadRecord("bytes are left after the last record")
-        if has_many:
-            self._offsets = None
-        else:
-            self._times, self._offsets = times, offsets
+        """The inner loop: integers of one byte are decoded in line, and offsets only where they matter."""
+        decode, header, size = varint.decode, self.header, len(body)
+        count, start_delta = header.count, self.start_offset - header.base_offset
+        if count * RECORD_BYTES_MIN > size:
+            raise BadRecord(f"{count} records cannot fit into {size} bytes")
+        is_stamped = header.attributes & LOG_APPEND_TIME
+        newest, next_mark = _NO_DELTA, self._step
+        deltas: list[int] = []
+        offset_deltas: list[int] = []
+        position = 0
+        try:
+            for index in range(1, count + 1):
+                byte = body[position]
+                if byte < 128:
+                    length, position = byte >> 1 if not byte & 1 else -1, position + 1
+                else:
+                    length, position = decode(body, position)
+                end = position + length
+                if length < RECORD_BYTES_MIN - 1 or end > size:
+                    raise BadRecord(f"record length {length} is out of range")
+                byte = body[position + 1]
+                if byte < 128:
+                    delta, position = (byte >> 1) ^ -(byte & 1), position + 2
+                else:
+                    delta, position = decode(body, position + 1, 10)
+                if is_stamped:
+                    delta = 0
+                if delta > newest:
+                    offset_delta, _ = decode(body, position)
+                    if offset_delta >= start_delta:
+                        newest = delta
+                        if len(deltas) <= LOOKUP_MARKS_MAX:
+                            deltas.append(delta)
+                            offset_deltas.append(offset_delta)
+                position = end
+                if index == next_mark:
+                    self._mark(newest, end)
+                    next_mark += self._step
+        except (IndexError, varint.BadVarint):
+            raise BadRecord("found invalid record structure") from None
+        if position != size:
+            raise BadRecord(f"{size - position} bytes are left after the last record")
+        if len(deltas) <= LOOKUP_MARKS_MAX:
+            self._times = array("q", [self._time(delta) for delta in deltas])
+            self._offsets = array("q", [header.base_offset + delta for delta in offset_deltas])
             self._places = array("q")
+
+    def _mark(self, newest_delta: int, position: int) -> None:
+        self._times.append(self._time(newest_delta))
+        self._places.append(position)
+
+    def _time(self, delta: int) -> int:
+        """Within 64 bits: a client's base and delta may add up to more."""
+        header = self.header
+        base = header.max_timestamp if header.attributes & LOG_APPEND_TIME else header.base_timestamp
+        return max(_EARLIEST, min(base + delta, _LATEST))
 
     def find(self, timestamp: int) -> Found | Stretch | None:
         """The first record that is not older, or where it lies; None where all are older."""
@@ -81,14 +116,6 @@ class Marks:
         start = self._places[at - 1] if at else 0
         stop = self._places[at] if at < len(self._places) else -1
         return Stretch(start, stop, min(self._step, self.header.count - at * self._step))
-
-
-_NEVER, _LATEST = -(2**63), 2**63 - 1
-
-
-def _within_64_bits(timestamp: int) -> int:
-    """A client's base and delta may add up to more."""
-    return max(_NEVER, min(timestamp, _LATEST))
 
 
 def first_in(body: Buffer, stretch: Stretch, header: BatchHeader, timestamp: int, start: int) -> Found | None:

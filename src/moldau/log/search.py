@@ -30,7 +30,7 @@ from moldau.log.reindex import IndexMender
 from moldau.log.scan import DamagedBatch, DamagedSegment, checked_batches
 from moldau.log.segment import Segment
 from moldau.log.segments import Segments
-from moldau.records.bounds import INLINE, Bounds, TooMuch
+from moldau.records.bounds import INLINE, Bounds, TooMuch, without_traces
 from moldau.records.record import BadRecord
 from moldau.runtime.ports import File, Runtime
 
@@ -184,7 +184,9 @@ class Search:
         try:
             return find(Reader(segments), start, read_waiting, lookup), lookup.learned
         except TooMuch as much:
-            return much
+            return without_traces(much)
+        except (DamagedSegment, BadRecord) as damage:
+            raise without_traces(damage) from None
 
     def _remember(self, identity: object, learned: Learned) -> None:
         if identity is self._reader.identity:

@@ -7,7 +7,7 @@ take it.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from moldau.base.limits import (
     ASIDE_RECORDS_MAX,
@@ -22,6 +22,7 @@ from moldau.records.record import BadRecord, RecordsTooLarge, records_of
 from moldau.runtime.ports import Buffer
 
 _ANY = 2**31
+E = TypeVar("E", bound=BaseException)
 
 
 class TooMuch(Exception):
@@ -59,6 +60,13 @@ ASIDE = Bounds(
     ASIDE_UNFOLDED_BYTES_MAX, ASIDE_UNFOLDED_BYTES_MAX, ASIDE_UNFOLDED_BYTES_MAX, ASIDE_RECORDS_MAX
 )
 HEAVY = Bounds(_ANY, _ANY, DECOMPRESSED_BYTES_MAX, _ANY)
+
+
+def without_traces(error: E) -> E:
+    """The error alone. Its tracebacks lead to frames, and these to 100 MB of unfolded records, for as long as somebody
+    has the error; and where it is found in a frame of its own traceback, until the garbage is collected."""
+    error.__traceback__ = error.__context__ = error.__cause__ = None
+    return error
 
 
 def is_inline(batch: Buffer, header: BatchHeader) -> bool:

@@ -51,7 +51,7 @@ from moldau.records.batch import (
     read_header,
     set_timestamps,
 )
-from moldau.records.bounds import INLINE, Bounds, TooMuch, is_inline
+from moldau.records.bounds import INLINE, Bounds, TooMuch, is_inline, without_traces
 from moldau.records.compression import CODEC_BY_NAME, Codec, compress, unfolded_bytes_max
 from moldau.records.record import RECORD_BYTES_MIN, BadRecord, assemble, records_of
 from moldau.records.refusals import RecordError as RecordError
@@ -178,9 +178,9 @@ def look_at(
         own = own[: header[1] + LENGTH_AND_BEFORE_BYTES]
         return Looked(rules, newest, recompressed=bytearray(recompress(own, rules)))
     except Refused as refusal:
-        return Looked(rules, newest, refusal)
+        return Looked(rules, newest, without_traces(refusal))
     except TooMuch as much:
-        return much
+        return without_traces(much)
 
 
 def check_batch(

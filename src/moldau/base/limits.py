@@ -189,3 +189,7 @@ LOOKUP_MARKS_MAX = 4096
 LOOKUP_BATCHES_REMEMBERED_MAX = 64
 """Times and places kept of a large batch that a look-up by time had to walk, so that the next one need not: 64 KB at
 most. And how many such batches a broker remembers: 4 MB."""
+
+COORDINATOR_GRACES_MAX = 3
+"""Times in a row that a coordinator puts off its deadlines because its loop was held. A loop that is never on time must
+not keep dead members, and the partitions that they have, for ever."""

@@ -6,6 +6,8 @@ Guarantees:
 - Answers and effects come after the high watermark has passed everything that was written before them, so no client
   is told, and nobody reads, what could still be lost. There is nothing to take back: state that was applied and is lost
   with leadership goes with the whole shard.
+- A deadline is judged after what has already arrived: heartbeats that wait in the sockets are heard first, and after
+  the loop was held, or the process stopped, everybody has a moment to be heard.
 - A log is replayed in pieces. Meanwhile requests wait, in order; where it takes longer than a moment they are answered
   COORDINATOR_LOAD_IN_PROGRESS, which Kafka's does at once, and which some clients show to their application.
 """
@@ -20,7 +22,11 @@ from functools import partial
 from typing import Any, Generic
 
 from moldau.base.errors import ErrorCode, KafkaError
-from moldau.base.limits import COORDINATOR_CALLS_HELD_MAX, COORDINATOR_NOTES_HELD_MAX
+from moldau.base.limits import (
+    COORDINATOR_CALLS_HELD_MAX,
+    COORDINATOR_GRACES_MAX,
+    COORDINATOR_NOTES_HELD_MAX,
+)
 from moldau.coordinator.fields import BadFields
 from moldau.coordinator.journal import RECORD_OVERHEAD_BYTES, Entry, Journal
 from moldau.coordinator.reply import Reply
@@ -38,6 +44,14 @@ PATIENCE_S = 3.0
 """How long requests wait for the load."""
 RELOAD_DELAY_S = (0.1, 0.5, 2.0, 10.0)
 """Between attempts to load a log that cannot be read."""
+TURNS_TO_RECEIVE = 4
+"""Turns of the loop between a timer and its judgement. uvloop runs timers, then what was put off, and only then looks
+at the sockets: what they have is served by the third turn, and one is to spare."""
+LATE_MS = 100
+"""A timer that comes later than this says that nobody could be heard meanwhile."""
+GRACE_MS = 1_000
+"""How long everybody has to be heard then: what waits in the sockets may be behind other data, and clients that gave up
+their connection make a new one and look for the coordinator first."""
 
 
 class State(Enum):
@@ -91,6 +105,9 @@ class Driver(Generic[ShardT]):
         self._is_writing = False
         self._timer: Timer | None = None
         self._timer_due_ms = 0
+        self._is_judging = False
+        self._judges_from_ms = 0  # not before: the last timer came late
+        self._graces = 0  # in a row
 
     # ---- life -----------------------------------------------------------------------------------------------
 
@@ -292,12 +309,14 @@ class Driver(Generic[ShardT]):
 
     def _set_timer(self, now_ms: int) -> None:
         """One timer, for the shard's next deadline or the first answer that has waited for too long."""
-        if self.state is not State.ACTIVE:
+        if self.state is not State.ACTIVE or self._is_judging:
             return
         due_ms = self._shard.next_deadline_ms
         late_ms = next((one.deadline_ms for one in self._waiting if one.answers), None)
         if late_ms is not None and (due_ms is None or late_ms < due_ms):
             due_ms = late_ms
+        if due_ms is not None and due_ms < self._judges_from_ms:
+            due_ms = self._judges_from_ms
         if self._timer is not None:
             if due_ms is not None and self._timer_due_ms <= due_ms:
                 return  # it comes early, and is set again then
@@ -309,6 +328,28 @@ class Driver(Generic[ShardT]):
 
     def _on_timer(self) -> None:
         self._timer = None
+        now_ms = self._moment().ms
+        late_ms = now_ms - self._timer_due_ms
+        if late_ms > LATE_MS and self._graces < COORDINATOR_GRACES_MAX:
+            self._graces += 1
+            self._judges_from_ms = now_ms + GRACE_MS
+            log.warning("%s: a timer came %d ms late; members have %d ms more", self.name, late_ms, GRACE_MS)
+            self._set_timer(now_ms)
+            return
+        if late_ms <= LATE_MS:
+            self._graces = 0
+        self._is_judging = True
+        self._judge_after(TURNS_TO_RECEIVE)
+
+    def _judge_after(self, turns: int) -> None:
+        if turns:
+            self._tasks.call_soon(self._judge_after, turns - 1)
+            return
+        self._is_judging = False
+        if self.state is State.ACTIVE:
+            self._judge()
+
+    def _judge(self) -> None:
         moment = self._moment()
         try:
             for decision in self._shard.on_time(moment):

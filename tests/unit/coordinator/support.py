@@ -132,7 +132,8 @@ class Bench:
         self.world = world
         self.performed: list[Any] = []
         self.shard = Registers()
-        runtime = world.host("broker").runtime
+        self.host = world.host("broker")
+        runtime = self.host.runtime
         self.clock = runtime.clock
         self.driver: Driver[Registers] = Driver(
             "registers-0",
@@ -144,6 +145,12 @@ class Bench:
             perform=self.performed.append,
         )
         self._tasks = runtime.tasks
+
+    def stop_for(self, seconds: float) -> None:
+        """As SIGSTOP and SIGCONT do."""
+        self.host.pause()
+        self.sleep(seconds)
+        self.host.go_on()
 
     def _make(self) -> Registers:
         self.shard = Registers()

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+import time
+from collections.abc import Callable
+
 import pytest
 
 from moldau.base.errors import ErrorCode
-from moldau.base.limits import COORDINATOR_CALLS_HELD_MAX, COORDINATOR_NOTES_HELD_MAX
-from moldau.coordinator.driver import PATIENCE_S, RECORDS_PER_TURN, State
+from moldau.base.limits import (
+    COORDINATOR_CALLS_HELD_MAX,
+    COORDINATOR_GRACES_MAX,
+    COORDINATOR_NOTES_HELD_MAX,
+)
+from moldau.coordinator.driver import GRACE_MS, PATIENCE_S, RECORDS_PER_TURN, Driver, State
 from moldau.coordinator.journal import Entry
 from moldau.coordinator.shard import Decision, Producer
+from moldau.runtime.real import close_runtime, new_event_loop, real_runtime
 from moldau.sim.world import World
 
 from .support import Bench, MemoryJournal, Registers, new_reply
@@ -167,6 +177,95 @@ def test_each_due_decision_is_carried_out_before_the_next_is_made(bench: Bench) 
     bench.sleep(0.2)
     assert bench.shard.values == {}
     assert [entry.key for entry in bench.journal.entries[3:]] == [b"a", b"b", b"c"]
+
+
+def test_after_a_stop_whoever_is_heard_within_a_moment_stays(bench: Bench) -> None:
+    for name in ("healthy", "dead"):
+        bench.put_for(name, "1", ttl_ms=6000)
+    bench.stop_for(12)
+    bench.sleep(GRACE_MS / 1000 - 0.1)
+    assert bench.shard.values == {"healthy": "1", "dead": "1"}
+    bench.put_for("healthy", "2", ttl_ms=6000)
+    bench.sleep(0.2)
+
+    assert bench.shard.values == {"healthy": "2"}
+
+
+def test_what_writes_meanwhile_does_not_end_the_moment_that_all_have_after_a_stop(bench: Bench) -> None:
+    bench.put_for("quiet", "1", ttl_ms=6000)
+    bench.stop_for(12)
+    bench.sleep(0.01)
+    bench.put("other", "1")
+    bench.sleep(GRACE_MS / 1000 - 0.1)
+
+    assert "quiet" in bench.shard.values
+
+
+def test_a_loop_that_is_never_on_time_does_not_keep_the_dead_for_ever(bench: Bench) -> None:
+    bench.put_for("dead", "1", ttl_ms=1000)
+    for _ in range(COORDINATOR_GRACES_MAX):
+        bench.stop_for(5)
+        bench.sleep(0.01)
+        assert "dead" in bench.shard.values
+    bench.stop_for(5)
+    bench.sleep(0.01)
+
+    assert "dead" not in bench.shard.values
+
+
+@pytest.mark.parametrize("new_loop", [new_event_loop, asyncio.SelectorEventLoop])
+def test_what_waits_in_a_socket_when_a_deadline_is_due_is_heard_first(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """A heartbeat that has arrived while the loop was held for a little, over real sockets."""
+
+    async def hold_the_loop() -> list[bytes | None]:
+        loop = asyncio.get_running_loop()
+        runtime = real_runtime(loop)
+        here, there = socket.socketpair()
+        journal = MemoryJournal()
+        driver: Driver[Registers] = Driver(
+            "registers-0",
+            journal,
+            Registers,
+            runtime.tasks,
+            runtime.clock,
+            write_timeout_ms=5000,
+            perform=print,
+        )
+
+        def hold() -> None:
+            there.recv(100)
+            there.send(b"heartbeat")
+            time.sleep(0.05)
+
+        def receive() -> None:
+            here.recv(100)
+            loop.call_soon(beat)
+
+        def beat() -> None:
+            reply = new_reply()
+            driver.write(lambda shard, moment: shard.put_for(reply, "a", "2", moment, 60_000), reply)
+
+        try:
+            await driver.load()
+            first = new_reply()
+            driver.write(lambda shard, moment: shard.put_for(first, "a", "1", moment, 20), first)
+            loop.add_reader(here, receive)
+            loop.add_reader(there, hold)
+            here.send(b"something slow")
+            await asyncio.sleep(0.1)
+            return [entry.value for entry in journal.entries]
+        finally:
+            driver.close()
+            loop.remove_reader(here)
+            loop.remove_reader(there)
+            here.close()
+            there.close()
+            close_runtime(runtime)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        assert runner.run(hold_the_loop()) == [b"1", b"2"]
 
 
 # ---- loading ------------------------------------------------------------------------------------------------

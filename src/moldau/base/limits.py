@@ -193,3 +193,25 @@ most. And how many such batches a broker remembers: 4 MB."""
 COORDINATOR_GRACES_MAX = 3
 """Times in a row that a coordinator puts off its deadlines because its loop was held. A loop that is never on time must
 not keep dead members, and the partitions that they have, for ever."""
+
+EXPRESSION_LETTERS_MAX = 10_000
+EXPRESSION_REPETITIONS_MAX = 1_000
+EXPRESSION_UNICODE_CLASSES_MAX = 20
+EXPRESSION_NAMED_GROUPS_MAX = 20
+EXPRESSION_MEMORY_BYTES_MAX = 1024 * 1024
+"""Of one regular expression of a client: a list of 400 names has room. Compiling holds the loop, so what makes it slow
+is bounded: repetitions, of which a counted one weighs its count (5,000 of `a?` take 90 ms), and classes of Unicode's
+letters (0.1 ms each). Named groups are captured, which every step then pays for. The memory is RE2's, for the program
+and what it remembers of texts; a program that has no room in it is refused. Kafka has no such limits."""
+
+EXPRESSIONS_KEPT_MAX = 16
+"""Compiled expressions that are kept for their next use, each with at most EXPRESSION_MEMORY_BYTES_MAX."""
+
+EXPRESSION_STEPS_INLINE_MAX = 500_000
+EXPRESSION_NAMES_INLINE_MAX = 1_000
+EXPRESSIONS_INLINE_MAX = 4
+"""What is matched where a heartbeat asks for it: instructions times letters (20 ns each), names (3 us each) and
+expressions (compiled for that). Beyond any, a thread does it, and the group hears of it later, as all do in Kafka."""
+
+EXPRESSION_NAMES_PER_PIECE = 500
+"""Names of topics that are matched in one go in a thread: others use the threads, too."""

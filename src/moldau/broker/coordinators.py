@@ -18,6 +18,8 @@ from moldau.broker.interface import CoordinatorHost
 from moldau.broker.markers import MarkerWriter
 from moldau.broker.verification import verifications
 from moldau.controller.topics import NewTopic
+from moldau.coordinator.group.consumer.messages import Resolved
+from moldau.coordinator.group.consumer.resolver import Resolver
 from moldau.coordinator.group.consumer.settings import ConsumerSettings, Times, times_of
 from moldau.coordinator.group.settings import GroupSettings
 from moldau.coordinator.group.shard import GroupShard
@@ -61,10 +63,19 @@ class Coordinators:
         settings = GroupSettings.of(broker.config)
         consumer = ConsumerSettings.of(broker.config, self._times_of)
         random = broker.runtime.random.fork("group members")
+        resolver = Resolver(broker.runtime.tasks, broker.image, self._tell_resolved)
         return self._runtime(
             CONSUMER_OFFSETS,
             lambda _index: GroupShard(settings, lambda: str(random.uuid()), broker.image, consumer),
             broker.config["offsets.commit.timeout.ms"],
+            lambda _index, effect: resolver.begin(effect),
+        )
+
+    def _tell_resolved(self, resolved: Resolved) -> None:
+        self.groups.write(
+            resolved.group_id,
+            lambda shard, moment, _reply: shard.on_resolved(resolved, moment),
+            lambda error: error,
         )
 
     def _times_of(self, group_id: str) -> Times:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from moldau.base.errors import ErrorCode
 from moldau.broker.answers.transactions import ListedTransaction, ListTransactionsResponse
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
-from moldau.coordinator.re2 import BadExpression, Expression
+from moldau.coordinator.expressions import BadExpression, Expression
 from moldau.coordinator.transaction.messages import Described
 from moldau.coordinator.transaction.transaction import LABELS
 

@@ -18,7 +18,7 @@ from moldau.coordinator.group.classic_protocol import ClassicProtocol
 from moldau.coordinator.group.commits import Commits, Fetched, Group, PartitionWanted
 from moldau.coordinator.group.consumer.events import DOWNGRADED, UNSETTLED, ConsumerEvents, Groups
 from moldau.coordinator.group.consumer.group import ConsumerGroup
-from moldau.coordinator.group.consumer.messages import Beat, DescribedGroup
+from moldau.coordinator.group.consumer.messages import Beat, DescribedGroup, Resolved
 from moldau.coordinator.group.consumer.protocol import MEMBER_TIMERS
 from moldau.coordinator.group.consumer.settings import ConsumerSettings
 from moldau.coordinator.group.consumer.topics import Topics
@@ -251,6 +251,10 @@ class GroupShard:
     def beat(self, beat: Beat, reply: Reply, moment: Moment) -> Decision:
         """A heartbeat of the newer protocol."""
         return self._consumer.beat(beat, reply, moment)
+
+    def on_resolved(self, resolved: Resolved, moment: Moment) -> Decision:
+        """What an expression of a group stands for, found aside (`consumer.resolver`)."""
+        return self._consumer.on_resolved(resolved, moment)
 
     # ---- offsets --------------------------------------------------------------------------------------------
 

@@ -73,6 +73,7 @@ class Coordinator:
         self.topics = ClusterTopics()
         self.now_ms = START_MS
         self.log: list[tuple[bytes, bytes | None]] = []
+        self.effects: list[Any] = []
         self.refusal: ErrorCode | None = None
         self.is_behind = False
         """A record was refused, and none of the group has followed since: the log is older than the group."""
@@ -104,6 +105,7 @@ class Coordinator:
                 self.is_behind = False
         for reply, response in [*decision.answers_now, *decision.answers]:
             reply.answer(response)
+        self.effects += decision.effects
 
     def sleep(self, ms: int) -> None:
         """Time passes, deadline by deadline."""

@@ -19,7 +19,7 @@ from moldau.coordinator.group.consumer.edit import Edit
 from moldau.coordinator.group.consumer.evolution import Evolution
 from moldau.coordinator.group.consumer.group import ConsumerGroup
 from moldau.coordinator.group.consumer.member import JOINING, LEAVING_FOR_A_WHILE, ConsumerMember, MemberState
-from moldau.coordinator.group.consumer.messages import Beat, Beaten, DescribedGroup
+from moldau.coordinator.group.consumer.messages import Beat, Beaten, DescribedGroup, Resolved
 from moldau.coordinator.group.consumer.migration import Migration
 from moldau.coordinator.group.consumer.protocol import CLASSIC_JOIN, REVOCATION, SESSION, ConsumerProtocol
 from moldau.coordinator.group.consumer.records import ConsumerRecord
@@ -41,7 +41,7 @@ from moldau.coordinator.group.rebalance import TimerKey
 from moldau.coordinator.group.records import GroupForgotten
 from moldau.coordinator.group.settings import GroupSettings
 from moldau.coordinator.reply import Reply
-from moldau.coordinator.shard import Decision, Moment
+from moldau.coordinator.shard import NOTHING, Decision, Moment
 
 STEADY, UNSETTLED = DOWNGRADED = ("downgraded", "downgraded and unsettled")
 """A classic group again: everyone has what it is to have, or there is something to assign anew."""
@@ -104,6 +104,15 @@ class ConsumerEvents:
         for group in self._groups.values():
             if isinstance(group, ConsumerGroup) and not changed.isdisjoint(group.subscribed_topics()):
                 group.is_outdated = True
+
+    def on_resolved(self, resolved: Resolved, moment: Moment) -> Decision:
+        """The topics of an expression were found aside."""
+        group = self._groups.get(resolved.group_id)
+        if not isinstance(group, ConsumerGroup):
+            return NOTHING
+        edit = Edit(group, Draft(moment))
+        self._evolution.resolved(edit, resolved)
+        return edit.draft.decision()
 
     # ---- heartbeats -----------------------------------------------------------------------------------------
 

@@ -5,16 +5,23 @@ from __future__ import annotations
 from uuid import UUID
 
 from moldau.base.errors import ErrorCode, KafkaError
+from moldau.base.limits import (
+    EXPRESSION_NAMES_INLINE_MAX,
+    EXPRESSION_STEPS_INLINE_MAX,
+    EXPRESSIONS_INLINE_MAX,
+)
+from moldau.coordinator.expressions import BadExpression, expression
 from moldau.coordinator.group.consumer import records
 from moldau.coordinator.group.consumer.assignors import ASSIGNORS, MemberSpec
 from moldau.coordinator.group.consumer.edit import Edit
 from moldau.coordinator.group.consumer.group import NO_TARGET, ConsumerGroup
 from moldau.coordinator.group.consumer.member import ConsumerMember
+from moldau.coordinator.group.consumer.messages import Resolved, Unresolved
 from moldau.coordinator.group.consumer.reconcile import Owned, Reconciliation
+from moldau.coordinator.group.consumer.resolver import matcher_of
 from moldau.coordinator.group.consumer.settings import ConsumerSettings
 from moldau.coordinator.group.consumer.topics import Topics, metadata_hash
 from moldau.coordinator.java import java_order
-from moldau.coordinator.re2 import BadExpression, Expression
 
 REGEX_INTERVAL_MS = 10_000
 """Kafka looks for new topics that an expression may stand for at most this often."""
@@ -45,7 +52,7 @@ class Evolution:
 
     def check_regex(self, regex: str) -> None:
         try:
-            Expression(regex)
+            expression(regex)
         except BadExpression as bad:
             raise KafkaError(
                 ErrorCode.invalid_regular_expression,
@@ -53,29 +60,54 @@ class Evolution:
             ) from None
 
     def resolve_regexes(self, edit: Edit) -> bool:
-        """Find the topics of expressions that are new, or that new topics may fit; whether anything changed."""
-        wall_ms = edit.draft.moment.wall_ms
+        """Find the topics of expressions that are new, or that new topics may fit; whether anything changed.
+
+        What would take long is left to the resolver; until it is done, the group goes on with what it knows.
+        """
+        outdated = self._outdated(edit)
+        if not outdated:
+            return False
         has_changed = False
-        for regex in edit.group.wanted_regexes:
-            known = edit.group.regexes.get(regex)
-            if known is not None:
-                is_current = known.version >= self._topics.version
-                if is_current or wall_ms - known.timestamp_ms < REGEX_INTERVAL_MS:
-                    continue
-            topics = self._matching(regex)
-            has_changed = has_changed or known is None or known.topics != topics
-            edit.record(
-                records.RegexRecorded(edit.group.group_id, regex, topics, self._topics.version, wall_ms)
-            )
+        put_off: list[str] = []
+        names = self._topics.topics
+        letters = sum(map(len, names)) if len(names) <= EXPRESSION_NAMES_INLINE_MAX else None
+        steps_left = EXPRESSION_STEPS_INLINE_MAX
+        for tried, regex in enumerate(outdated):
+            matcher = None
+            if letters is not None and tried < EXPRESSIONS_INLINE_MAX:
+                matcher = matcher_of(regex)
+                steps_left -= matcher.size * letters if matcher is not None else 0
+                if steps_left < 0:
+                    matcher = None
+            if matcher is None:
+                put_off.append(regex)
+            else:
+                found = tuple(sorted(matcher.matching(names)))
+                resolved = Resolved(edit.group.group_id, regex, found, self._topics.version)
+                has_changed = self._take(edit, resolved) or has_changed
+        if put_off:
+            edit.draft.ask_for(Unresolved(edit.group.group_id, tuple(put_off)))
         return has_changed
 
-    def _matching(self, regex: str) -> tuple[str, ...]:
-        """Internal topics, too: as in Kafka, it is for the expression to leave them out."""
-        try:
-            expression = Expression(regex)
-        except BadExpression:  # recorded by a coordinator that knows more
-            return ()
-        return tuple(sorted(name for name in self._topics.topics if expression.matches(name)))
+    def _outdated(self, edit: Edit) -> list[str]:
+        wall_ms, version, known = edit.draft.moment.wall_ms, self._topics.version, edit.group.regexes
+        return [
+            regex
+            for regex in edit.group.wanted_regexes
+            if regex not in known
+            or (known[regex].version < version and wall_ms - known[regex].timestamp_ms >= REGEX_INTERVAL_MS)
+        ]
+
+    def resolved(self, edit: Edit, resolved: Resolved) -> None:
+        """What the resolver has found; the members hear of it with their next heartbeats."""
+        if edit.group.subscribers(resolved.regex) and self._take(edit, resolved):
+            self.refresh(edit, is_changed=True)
+
+    def _take(self, edit: Edit, resolved: Resolved) -> bool:
+        """Whether it stands for something else than before."""
+        known = edit.group.regexes.get(resolved.regex)
+        edit.record(records.RegexRecorded(*resolved, edit.draft.moment.wall_ms))
+        return known is None or known.topics != resolved.topics
 
     # ---- the target -----------------------------------------------------------------------------------------
 

@@ -63,6 +63,22 @@ class Beaten(NamedTuple):
     throttle_time: int = 0
 
 
+class Unresolved(NamedTuple):
+    """Expressions of a group whose topics take too long to find within a heartbeat: work for `resolver`."""
+
+    group_id: str
+    regexes: tuple[str, ...]
+
+
+class Resolved(NamedTuple):
+    """What an expression stands for, as of a version of the cluster's topics."""
+
+    group_id: str
+    regex: str
+    topics: tuple[str, ...]
+    version: int
+
+
 class DescribedMember(NamedTuple):
     member_id: str
     instance_id: str | None

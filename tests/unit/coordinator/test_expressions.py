@@ -1,15 +1,22 @@
-"""RE2's expressions: what they match, what they are refused for, and that none takes long."""
+"""RE2's expressions: what they match, what they are refused for (in RE2/J's words), and that none takes long."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
+import re2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.coordinator import re2_states
-from moldau.coordinator.re2 import BadExpression, Expression
+from moldau.base.limits import (
+    EXPRESSION_LETTERS_MAX,
+    EXPRESSION_NAMED_GROUPS_MAX,
+    EXPRESSION_REPETITIONS_MAX,
+    EXPRESSION_UNICODE_CLASSES_MAX,
+    EXPRESSIONS_KEPT_MAX,
+)
+from moldau.coordinator.expressions import BadExpression, Expression, expression
 
 
 @pytest.mark.parametrize(
@@ -45,6 +52,7 @@ from moldau.coordinator.re2 import BadExpression, Expression
         (r"\p{Latin}+\p{Common}\P{Greek}", ["ab-c"], ["ab", "1-c"]),
         (r"\p{Pd}\p{^L}\p{Nd}\pP", ["-12."], ["-a2.", "_12."]),
         ("[[:a]", ["[", ":", "a"], ["b"]),
+        (r"\\C\Q\C\E", ["\\C\\C"], ["\\C"]),
         (r"(?i)[^a][^[:^lower:]]\P{Lu}", ["bC1"], ["ac1", "Ac1", "bCd", "b11"]),
     ],
 )
@@ -70,7 +78,6 @@ def test_an_expression_matches_whole_texts(source: str, fits: list[str], does_no
         ("({2})", "missing argument to repetition operator"),
         ("{2,1}", "invalid repeat count"),
         ("(?i)*", "missing argument to repetition operator"),
-        ("{?", "invalid nested repetition operator"),
         ("a**", "invalid nested repetition operator"),
         ("a{1001}", "invalid repeat count"),
         ("((a{100}){100}){100}", "invalid repeat count"),
@@ -83,8 +90,15 @@ def test_an_expression_matches_whole_texts(source: str, fits: list[str], does_no
         (r"\p", "invalid character class range"),
         ("(?P<a-b>x)", "invalid named capture"),
         ("(?P<a>x)(?<a>y)", "duplicate capture group name"),
-        ("a" * 10_001, "expression too large"),
-        ("(" * 5_000, "expression nests too deeply"),
+        (r"a\Cb", "invalid escape sequence"),
+        (r"\Qa\E\\\C", "invalid escape sequence"),
+        ("a" * (EXPRESSION_LETTERS_MAX + 1), "expression too large"),
+        ("a?" * (EXPRESSION_REPETITIONS_MAX + 1), "expression too large"),
+        ("a{0,500}" * 3, "expression too large"),
+        (r"\pL" * (EXPRESSION_UNICODE_CLASSES_MAX + 1), "expression too large"),
+        ("(?:(?:[^a]{9}){9}){9}" * 30, "expression too large"),
+        ("".join(f"(?<n{one}>a)" for one in range(EXPRESSION_NAMED_GROUPS_MAX + 1)), "expression too large"),
+        ("(" * 5_000, "missing closing )"),
     ],
 )
 def test_what_is_no_expression_is_refused_with_its_reason(source: str, reason: str) -> None:
@@ -96,14 +110,24 @@ def test_an_expression_that_others_take_for_ever_over_is_matched_as_fast_as_any(
     assert not Expression("(a+)+(a|aa)*$").matches("a" * 2_000 + "!")
 
 
-def test_what_is_kept_of_an_expression_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = [f"{one}{two}{three}" for one in "abc" for two in "abc-" for three in "ab\n"]
-    source = r"(?m)(a|b\b.)?.*(b|-\B.|$.)"
-    expected = [Expression(source).matches(text) for text in texts]
-    assert True in expected and False in expected
-    monkeypatch.setattr(re2_states, "KEPT_MAX", 10)
-    often = Expression(source)
-    assert [often.matches(text) for text in texts] == expected
+def test_so_many_expressions_are_kept_and_no_more() -> None:
+    expression.cache_clear()
+    kept = expression("kept")
+    for number in range(EXPRESSIONS_KEPT_MAX - 1):
+        expression(f"other-{number}")
+    assert expression("kept") is kept
+    for number in range(EXPRESSIONS_KEPT_MAX):
+        expression(f"further-{number}")
+    assert expression("kept") is not kept
+
+
+def test_an_expression_that_was_compiled_is_kept_by_nobody_else() -> None:
+    Expression("nobody keeps this")
+    assert re2._Regexp._make.cache_info().currsize == 0
+
+
+def test_a_deep_expression_does_not_end_the_process() -> None:
+    assert Expression("(?:" * 2_000 + "a" + ")" * 2_000).matches("a")
 
 
 def test_a_long_list_of_names_is_an_expression() -> None:

@@ -110,7 +110,7 @@ def _bad_config(reason: str) -> KafkaError:
 def check_keys_and_values(changes: Sequence[Alteration]) -> None:
     """What holds for every kind of resource, and is looked at first."""
     if len(changes) > CONFIGS_PER_RESOURCE_MAX:
-        raise _bad_request(f"{len(changes)} configs were given, and {CONFIGS_PER_RESOURCE_MAX} may be.")
+        raise _bad_request(f"More than {CONFIGS_PER_RESOURCE_MAX} configs were given.")
     if len({change.name for change in changes}) < len(changes):
         raise _bad_request("Error due to duplicate config keys")
     nulls = [c.name for c in changes if c.value is None and c.operation != Operation.DELETE]

@@ -259,7 +259,7 @@ def _checked_configs(config: BrokerConfig, given: Sequence[tuple[str, str | None
     if len(given) > CONFIGS_PER_RESOURCE_MAX:
         raise KafkaError(
             ErrorCode.invalid_config,
-            f"{len(given)} configs were given, and {CONFIGS_PER_RESOURCE_MAX} may be.",
+            f"More than {CONFIGS_PER_RESOURCE_MAX} configs were given.",
         )
     if nulls := [name for name, value in given if value is None]:
         raise KafkaError(

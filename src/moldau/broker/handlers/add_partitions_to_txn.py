@@ -25,10 +25,12 @@ from moldau.broker.answers.transactions import (
     AddPartitionsToTxnTopicResult,
 )
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
+from moldau.broker.paced import paced
 from moldau.broker.verification import add_here, verify_here
 from moldau.coordinator.reply import Reply
 from moldau.coordinator.transaction.messages import Add
 from moldau.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
+from moldau.runtime.line import Slices, in_line
 
 API_KEY = 24
 VERSIONS = (0, 5)
@@ -50,40 +52,40 @@ class Wanted(NamedTuple):
 async def handle(
     broker: CoordinatorBroker, context: RequestContext, request: Request
 ) -> AddPartitionsToTxnResponse:
-    asked = _wanted(context.version, request)
-    begun = [_begin(broker, context.version, wanted) for wanted in asked]  # all are written, then waited for
-    results = [
-        AddPartitionsToTxnResult(wanted.add.transactional_id, await reply)
-        for wanted, reply in zip(asked, begun, strict=True)
-    ]
+    asked = await in_line(context, _wanted(context.version, request))
+    begun = await paced(context, lambda wanted: _begin(broker, context.version, wanted), asked)
+    results = []
+    for wanted, reply in zip(asked, begun, strict=True):  # all are written, then waited for
+        await context.breathe()
+        results.append(AddPartitionsToTxnResult(wanted.add.transactional_id, await reply))
     return AddPartitionsToTxnResponse(tuple(results), results[0].topic_results if results else ())
 
 
-def _wanted(version: int, request: Request) -> list[Wanted]:
+def _wanted(version: int, request: Request) -> Slices[list[Wanted]]:
     if version >= BATCHED_SINCE_VERSION:
-        return [
-            _want(
-                (one.transactional_id, one.producer_id, one.producer_epoch),
-                one.topics,
-                EPOCH_PER_TRANSACTION,
-                one.verify_only,
-            )
-            for one in request.transactions
-        ]
+        wanted = []
+        for one in request.transactions:
+            producer = (one.transactional_id, one.producer_id, one.producer_epoch)
+            wanted.append((yield from _want(producer, one.topics, EPOCH_PER_TRANSACTION, one.verify_only)))
+        return wanted
     producer = (
         request.v3_and_below_transactional_id,
         request.v3_and_below_producer_id,
         request.v3_and_below_producer_epoch,
     )
-    return [_want(producer, request.v3_and_below_topics, 0, verify_only=False)]
+    return [(yield from _want(producer, request.v3_and_below_topics, 0, verify_only=False))]
 
 
 def _want(
     producer: tuple[str, int, int], topics: Iterable[Request], version: int, verify_only: bool
-) -> Wanted:
+) -> Slices[Wanted]:
     asked = tuple((topic.name, tuple(topic.partitions)) for topic in topics)
-    places = [TopicPartition(topic, index) for topic, indexes in asked for index in indexes]
-    return Wanted(Add(*producer, tuple(dict.fromkeys(places)), version), verify_only, asked)
+    places: dict[TopicPartition, None] = {}
+    for topic, indexes in asked:
+        for index in indexes:
+            places[TopicPartition(topic, index)] = None
+            yield
+    return Wanted(Add(*producer, tuple(places), version), verify_only, asked)
 
 
 def _begin(broker: CoordinatorBroker, version: int, wanted: Wanted) -> Reply:

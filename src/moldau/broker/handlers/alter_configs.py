@@ -5,6 +5,7 @@ The decisions and their texts are in `controller.configs`. Loggers are not among
 
 from __future__ import annotations
 
+from moldau.base.limits import CONFIGS_PER_RESOURCE_MAX
 from moldau.broker.answers.configs import AlterConfigsResourceResponse, AlterConfigsResponse
 from moldau.broker.interface import AdminBroker, Request, RequestContext
 from moldau.broker.paced import paced
@@ -12,6 +13,9 @@ from moldau.controller.configs import Alteration, Alterations, AlterOutcome
 
 API_KEY = 33
 VERSIONS = (0, 2)
+
+CONFIGS_LOOKED_AT = CONFIGS_PER_RESOURCE_MAX + 1
+"""One more than may be is enough to be refused for: the rest is not looked at."""
 
 
 def is_forwarded(_request: Request) -> bool:
@@ -29,7 +33,7 @@ def _alterations(asked: Request) -> Alterations:
     return Alterations(
         asked.resource_type,
         asked.resource_name,
-        [Alteration(config.name, config.value) for config in asked.configs],
+        [Alteration(config.name, config.value) for config in asked.configs[:CONFIGS_LOOKED_AT]],
         replace=True,
     )
 

@@ -32,12 +32,12 @@ async def handle(
     broker: DataBroker, context: RequestContext, request: Request
 ) -> AlterReplicaLogDirsResponse:
     """Of a partition that is named twice, the last folder counts."""
-    wanted = {
-        TopicPartition(topic.name, index): folder.path
-        for folder in request.dirs
-        for topic in folder.topics
-        for index in topic.partitions
-    }
+    wanted: dict[TopicPartition, str] = {}
+    for folder in request.dirs:
+        for topic in folder.topics:
+            for index in topic.partitions:
+                wanted[TopicPartition(topic.name, index)] = folder.path
+                await context.breathe()
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     for place, path in wanted.items():
         error = await _alter(broker, place, path)

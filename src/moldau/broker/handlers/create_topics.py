@@ -9,6 +9,7 @@ The decisions and their texts are in `controller.topics`.
 
 from __future__ import annotations
 
+from moldau.base.limits import CONFIGS_PER_RESOURCE_MAX
 from moldau.broker.answers.topics import CreatableTopicResult, CreateTopicsResponse
 from moldau.broker.interface import AdminBroker, Request, RequestContext
 from moldau.broker.paced import paced
@@ -19,6 +20,8 @@ API_KEY = 19
 VERSIONS = (2, 7)
 
 SETTINGS_SINCE_VERSION = 5
+CONFIGS_LOOKED_AT = CONFIGS_PER_RESOURCE_MAX + 1
+"""One more than may be is enough to be refused for: the rest is not looked at."""
 
 
 def is_forwarded(_request: Request) -> bool:
@@ -40,7 +43,7 @@ def _new_topic(topic: Request) -> NewTopic:
         topic.num_partitions,
         topic.replication_factor,
         [(one.partition_index, tuple(one.broker_ids)) for one in topic.assignments],
-        [(config.name, config.value) for config in topic.configs],
+        [(config.name, config.value) for config in topic.configs[:CONFIGS_LOOKED_AT]],
     )
 
 

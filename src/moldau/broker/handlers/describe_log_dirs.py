@@ -9,6 +9,8 @@ A folder that has failed has an error and no partitions, and its sizes are not k
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.broker.answers.common import TopicResult
@@ -30,10 +32,10 @@ Topics = dict[str, list[DescribeLogDirsPartition]]
 async def handle(broker: DataBroker, context: RequestContext, request: Request) -> DescribeLogDirsResponse:
     folders = broker.log_manager.folders
     by_folder: dict[str, Topics] = {folder.path: {} for folder in folders}
-    for place in _asked(broker, request.topics):
+    for place in await _asked(broker, context, request.topics):
         await context.breathe()
-        if place not in broker.partitions:
-            continue  # gone meanwhile
+        if place not in broker.partitions or place in broker.offline:
+            continue
         log = broker.partitions[place].log
         folder = log.folder.rpartition("/")[0]
         by_folder.setdefault(folder, {}).setdefault(place.topic, []).append(
@@ -51,13 +53,16 @@ async def handle(broker: DataBroker, context: RequestContext, request: Request) 
     return DescribeLogDirsResponse(tuple(results))
 
 
-def _asked(broker: DataBroker, topics: Request) -> list[TopicPartition]:
-    """Those that this broker holds: all where no list is given."""
+async def _asked(broker: DataBroker, context: RequestContext, topics: Request) -> Iterable[TopicPartition]:
+    """All partitions that this broker holds where no list is given; else each of the list once."""
     if topics is None:
-        return sorted(broker.partitions.keys() - broker.offline)
-    places = (TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions)
-    held = broker.partitions.keys() - broker.offline
-    return [place for place in dict.fromkeys(places) if place in held]
+        return sorted(broker.partitions)
+    places: dict[TopicPartition, None] = {}
+    for topic in topics:
+        for index in topic.partitions:
+            places[TopicPartition(topic.topic, index)] = None
+            await context.breathe()
+    return places
 
 
 async def _folder(broker: DataBroker, path: str, topics: Topics, has_failed: bool) -> DescribeLogDirsResult:

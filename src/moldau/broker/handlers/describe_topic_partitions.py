@@ -7,11 +7,14 @@ has the leader -1 and, unlike in Metadata, no error, as in Kafka's `KRaftMetadat
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from moldau.base.errors import ErrorCode
 from moldau.base.internal_topics import INTERNAL_TOPICS
 from moldau.broker.answers.common import OPERATIONS_UNASKED
 from moldau.broker.answers.metadata import Cursor, DescribeTopicPartitionsResponse, TopicShown
 from moldau.broker.interface import ClusterView, Request, RequestContext
+from moldau.broker.paced import ELEMENTS_PER_PAUSE
 from moldau.broker.topic_view import TOPIC_OPERATIONS, Viewer
 from moldau.controller.names import invalid_topic_name
 from moldau.runtime.line import Slices
@@ -24,8 +27,14 @@ def handle(
     broker: ClusterView, context: RequestContext, request: Request
 ) -> Slices[DescribeTopicPartitionsResponse]:
     cursor = request.cursor
-    asked = sorted({topic.name for topic in request.topics}) or sorted(broker.image.topics)
-    names = [name for name in asked if cursor is None or name >= cursor.topic_name]
+    named = set()
+    for number, topic in enumerate(request.topics):
+        named.add(topic.name)
+        if number % ELEMENTS_PER_PAUSE == 0:
+            yield
+    asked = sorted(named or broker.image.topics)
+    yield
+    names = asked if cursor is None else asked[bisect_left(asked, cursor.topic_name) :]
     if cursor is not None and (
         cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names)
     ):

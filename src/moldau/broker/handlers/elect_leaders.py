@@ -13,6 +13,7 @@ from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.broker.answers.topics import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
 from moldau.broker.interface import AdminBroker, Request, RequestContext
+from moldau.broker.paced import paced
 from moldau.controller.leaders import Elected, Election
 
 API_KEY = 43
@@ -46,14 +47,20 @@ async def handle(broker: AdminBroker, context: RequestContext, request: Request)
         for outcome in await controller.elect_leaders(Election(wanted), None):
             found.setdefault(outcome.place.topic, []).append(outcome)
         return ElectLeadersResponse(ErrorCode.none, tuple(_topic(*item) for item in found.items()))
-    places = [TopicPartition(topic.topic, index) for topic in asked for index in topic.partitions]
+    named = ((topic.topic, index) for topic in asked for index in topic.partitions)
+    places = await paced(context, TopicPartition._make, named)
     outcomes = iter(await controller.elect_leaders(Election(wanted), places) if places else ())
-    results = [_topic(topic.topic, [next(outcomes) for _ in topic.partitions]) for topic in asked]
+    results = []
+    for topic in asked:
+        shown = await paced(context, lambda _: _partition(next(outcomes)), topic.partitions)
+        results.append(ReplicaElectionResult(topic.topic, tuple(shown)))
     return ElectLeadersResponse(ErrorCode.none, tuple(results))
 
 
 def _topic(name: str, outcomes: Sequence[Elected]) -> ReplicaElectionResult:
-    return ReplicaElectionResult(
-        name,
-        tuple(PartitionResult(place.partition, error, message) for place, error, message in outcomes),
-    )
+    return ReplicaElectionResult(name, tuple(map(_partition, outcomes)))
+
+
+def _partition(outcome: Elected) -> PartitionResult:
+    place, error, message = outcome
+    return PartitionResult(place.partition, error, message)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.broker.answers.configs import AlterConfigsResponse
-from moldau.broker.handlers.alter_configs import answer_for
+from moldau.broker.handlers.alter_configs import CONFIGS_LOOKED_AT, answer_for
 from moldau.broker.interface import AdminBroker, Request, RequestContext
 from moldau.broker.loggers import alter_loggers
 from moldau.broker.paced import paced
@@ -42,7 +42,10 @@ def _alterations(asked: Request) -> Alterations:
     return Alterations(
         asked.resource_type,
         asked.resource_name,
-        [Alteration(config.name, config.value, config.config_operation) for config in asked.configs],
+        [
+            Alteration(config.name, config.value, config.config_operation)
+            for config in asked.configs[:CONFIGS_LOOKED_AT]
+        ],
     )
 
 

@@ -43,8 +43,8 @@ async def handle(
     errors: dict[str, dict[int, ErrorCode]] = {}
     for asked in request.topics:
         topic = broker.image.topics.get(asked.name)
-        await context.breathe()
         for partition in asked.partitions:
+            await context.breathe()
             index = partition.partition_index
             if topic is not None and 0 <= index < len(topic.partitions):
                 accepted.append(_offset(asked.name, topic.topic_id, partition))
@@ -53,6 +53,7 @@ async def handle(
     if accepted:
         outcomes = await _commit(broker, context.version, request, tuple(accepted))
         for offset, error in zip(accepted, outcomes, strict=True):
+            await context.breathe()
             if error is ErrorCode.coordinator_load_in_progress and context.version < LOADING_SINCE_VERSION:
                 error = ErrorCode.coordinator_not_available  # which clients of that time can handle
             errors.setdefault(offset.topic, {})[offset.partition] = error

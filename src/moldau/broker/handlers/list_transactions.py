@@ -7,14 +7,14 @@ Filters of all kinds must fit (KIP-664). A state that nobody knows is named in t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from moldau.base.errors import ErrorCode
 from moldau.broker.answers.transactions import ListedTransaction, ListTransactionsResponse
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
-from moldau.coordinator.expressions import BadExpression, Expression
-from moldau.coordinator.transaction.messages import Described
-from moldau.coordinator.transaction.transaction import LABELS
+from moldau.broker.paced import ELEMENTS_PER_PAUSE
+from moldau.coordinator.expressions import BadExpression, Expression, expression
+from moldau.coordinator.transaction.transaction import LABELS, State, Transaction
 
 API_KEY = 66
 VERSIONS = (0, 2)
@@ -26,37 +26,54 @@ async def handle(
     broker: CoordinatorBroker, context: RequestContext, request: Request
 ) -> ListTransactionsResponse:
     try:
-        wanted = getattr(request, "transactional_id_pattern", None)
-        pattern = Expression(wanted) if wanted else None
+        wanted = _wanted(broker, request)
     except BadExpression:
         return ListTransactionsResponse(ErrorCode.invalid_regular_expression)
-    found: list[Described] = []
+    listed: list[ListedTransaction] = []
     for reply in broker.coordinators.transactions.read_all(
         lambda shard, _moment: shard.list_transactions(), lambda error: error
     ):
-        described = await reply
-        if isinstance(described, ErrorCode):
-            return ListTransactionsResponse(described)
-        found += described
-    states = [LABELS[name] for name in request.state_filters if name in LABELS]
-    unknown = [name for name in request.state_filters if name not in LABELS]
-    listed = _by_age(broker, request, found)
-    if request.state_filters:
-        listed = (one for one in listed if one.transaction.state in states)
-    if request.producer_id_filters:
-        listed = (one for one in listed if one.transaction.producer_id in request.producer_id_filters)
-    if pattern is not None:
-        listed = (one for one in listed if pattern.matches(one.transactional_id))
-    return ListTransactionsResponse(ErrorCode.none, tuple(unknown), tuple(map(_listed, listed)))
+        found: ErrorCode | list[tuple[str, Transaction]] = await reply
+        if isinstance(found, ErrorCode):
+            return ListTransactionsResponse(found)
+        for number, (transactional_id, transaction) in enumerate(found):
+            if (
+                wanted.pattern is not None or number % ELEMENTS_PER_PAUSE == 0
+            ):  # one match may take milliseconds
+                await context.breathe()
+            if wanted.fits(transactional_id, transaction):
+                listed.append(
+                    ListedTransaction(transactional_id, transaction.producer_id, transaction.state.label)
+                )
+    unknown = tuple(name for name in request.state_filters if name not in LABELS)
+    return ListTransactionsResponse(ErrorCode.none, unknown, tuple(listed))
 
 
-def _listed(one: Described) -> ListedTransaction:
-    transaction = one.transaction
-    return ListedTransaction(one.transactional_id, transaction.producer_id, transaction.state.label)
+class Wanted(NamedTuple):
+    """The filters of a request; None where it has none of the kind."""
+
+    states: frozenset[State] | None
+    producer_ids: frozenset[int] | None
+    begun_before_ms: int | None
+    pattern: Expression | None
+
+    def fits(self, transactional_id: str, transaction: Transaction) -> bool:
+        return (
+            (self.begun_before_ms is None or transaction.start_ms < self.begun_before_ms)
+            and (self.states is None or transaction.state in self.states)
+            and (self.producer_ids is None or transaction.producer_id in self.producer_ids)
+            and (self.pattern is None or self.pattern.matches(transactional_id))
+        )
 
 
-def _by_age(broker: CoordinatorBroker, request: Request, found: Iterable[Described]) -> Iterator[Described]:
-    """Those that have been open for longer than asked for."""
+def _wanted(broker: CoordinatorBroker, request: Request) -> Wanted:
+    """BadExpression where the pattern is none."""
+    names, producer_ids = request.state_filters, request.producer_id_filters
     duration_ms = getattr(request, "duration_filter", NO_DURATION)
-    now_ms = broker.clock.wall_ms()
-    return (one for one in found if duration_ms < 0 or now_ms - one.transaction.start_ms > duration_ms)
+    pattern = getattr(request, "transactional_id_pattern", None)
+    return Wanted(
+        frozenset(LABELS[name] for name in names if name in LABELS) if names else None,
+        frozenset(producer_ids) if producer_ids else None,
+        broker.clock.wall_ms() - duration_ms if duration_ms >= 0 else None,
+        expression(pattern) if pattern else None,
+    )

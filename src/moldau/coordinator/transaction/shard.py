@@ -292,8 +292,9 @@ class TransactionShard:
         partitions = self._unmarked.get(transactional_id, transaction.partitions)
         return Described(transactional_id, transaction._replace(partitions=partitions))
 
-    def list_transactions(self) -> list[Described]:
-        return [Described(*item) for item in self._transactions.items()]
+    def list_transactions(self) -> list[tuple[str, Transaction]]:
+        """All of them, by their transactional ids."""
+        return list(self._transactions.items())
 
 
 def _now(reply: Reply, response: object) -> Decision:

@@ -27,6 +27,7 @@ from moldau.log.transactions import Marker
 from moldau.metadata.records import NO_LEADER
 from moldau.peers.peer import Peer
 from moldau.replication.partition import Partition
+from moldau.runtime.line import Breathing, Pace
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +49,11 @@ class Wanted(NamedTuple):
     version: int
 
 
-async def write_markers(broker: MarkerBroker, wanted: Sequence[Wanted]) -> list[ErrorCode]:
-    """Append markers to partitions that this broker leads, and wait until all are committed: an error for each."""
+async def write_markers(broker: MarkerBroker, wanted: Sequence[Wanted], pace: Breathing) -> list[ErrorCode]:
+    """Append markers to partitions that this broker leads, and wait until all are committed: an error for each.
+
+    Others run between, where there are many.
+    """
     outcomes = [ErrorCode.none] * len(wanted)
     left = len(wanted)
     all_known: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -69,6 +73,7 @@ async def write_markers(broker: MarkerBroker, wanted: Sequence[Wanted]) -> list[
             know(index, refusal.code)
         else:
             partition.when_committed(next_offset, deadline_s, partial(know, index))
+        await pace.breathe()
     if wanted:
         await all_known
     return outcomes
@@ -136,7 +141,8 @@ class MarkerWriter:
         marker = Marker(markers.is_commit, markers.coordinator_epoch)
         producer = Producer(markers.producer_id, markers.producer_epoch)
         wanted = [Wanted(place, marker, producer, markers.version) for place in markers.partitions]
-        errors = await write_markers(self._broker, wanted)
+        pace = Pace(self._broker.clock, self._broker.line)
+        errors = await write_markers(self._broker, wanted, pace)
         return dict(zip(markers.partitions, errors, strict=True))
 
 

@@ -1,5 +1,8 @@
 """WriteTxnMarkers (27): end transactions in the partitions that this broker leads, at the word of a coordinator.
 
+A partition that is named several times for the same end of a transaction gets one marker: in Kafka, too, what is to
+be appended is a map by partition (KafkaApis.handleWriteTxnMarkersRequest), and the outcomes are one.
+
 Also how a person ends a transaction that hangs: with coordinator epoch -1 (KIP-664).
 
 - v2: KIP-1228, the request says which transaction version a marker is of; the marker's epoch is checked more strictly.
@@ -14,6 +17,7 @@ from moldau.broker.answers.common import PartitionError, TopicResult
 from moldau.broker.answers.transactions import WritableTxnMarkerResult, WriteTxnMarkersResponse
 from moldau.broker.interface import Request, RequestContext, TransactionBroker
 from moldau.broker.markers import Wanted, write_markers
+from moldau.broker.paced import ELEMENTS_PER_PAUSE
 from moldau.coordinator.shard import Producer
 from moldau.log.transactions import Marker
 
@@ -24,10 +28,17 @@ VERSIONS = (1, 2)
 async def handle(
     broker: TransactionBroker, context: RequestContext, request: Request
 ) -> WriteTxnMarkersResponse:
-    wanted = [one for asked in request.markers for one in _wanted(asked)]
-    errors = await write_markers(broker, wanted)
+    wanted: dict[Wanted, None] = {}
+    for asked in request.markers:
+        for number, one in enumerate(_wanted(asked)):
+            wanted[one] = None
+            if number % ELEMENTS_PER_PAUSE == 0:
+                await context.breathe()
+    errors = await write_markers(broker, list(wanted), context)
     producers: dict[int, dict[str, dict[int, PartitionError]]] = {}
-    for one, error in zip(wanted, errors, strict=True):
+    for number, (one, error) in enumerate(zip(wanted, errors, strict=True)):
+        if number % ELEMENTS_PER_PAUSE == 0:
+            await context.breathe()
         topics = producers.setdefault(one.producer.producer_id, {})
         name, index = one.place
         topics.setdefault(name, {})[index] = PartitionError(index, error)

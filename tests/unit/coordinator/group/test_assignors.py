@@ -107,3 +107,27 @@ def test_uniform_is_even_and_steady(
             sizes = sorted(len(places(targets[one])) for one in group if group[one] == wanted)
             assert all(high - low <= 1 for low, high in pairwise([*sizes[:1], *sizes[-1:]]))
     assert targets == before
+
+
+class Counted(dict[str, MemberSpec]):
+    """Members that know how often one of them was looked at."""
+
+    looks = 0
+
+    def __getitem__(self, member_id: str) -> MemberSpec:
+        self.looks += 1
+        return super().__getitem__(member_id)
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+@pytest.mark.parametrize("kinds", [1, 3])
+def test_members_are_not_looked_at_again_for_each_topic(name: str, kinds: int) -> None:
+    counts = {UUID(int=number): 1 for number in range(300)}
+    subscriptions = [frozenset(list(counts)[kind:]) for kind in range(kinds)]
+    members = Counted(
+        {f"m{number}": MemberSpec(None, subscriptions[number % kinds], {}) for number in range(300)}
+    )
+    assigned = ASSIGNORS[name](members, counts)
+
+    assert sum(len(target) for target in assigned.values()) == len(counts)
+    assert members.looks <= 3 * len(members)

@@ -11,6 +11,7 @@ meet in one member. `uniform` gives every member the same number of partitions, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import heapify, heapreplace
 from itertools import islice
 from typing import NamedTuple
 from uuid import UUID
@@ -38,15 +39,35 @@ Assignor = Callable[[Members, PartitionCounts], dict[str, Target]]
 def assign_range(members: Members, counts: PartitionCounts) -> dict[str, Target]:
     ordered = sorted(members, key=lambda one: _range_order(one, members[one]))
     assigned: dict[str, dict[UUID, tuple[int, ...]]] = {member_id: {} for member_id in members}
+    read_by = _readers(ordered, members, counts)
     for topic_id, count in counts.items():
-        readers = [member_id for member_id in ordered if topic_id in members[member_id].topic_ids]
+        readers = read_by[topic_id]
         start = 0
-        for position, member_id in enumerate(readers):
+        for position, member_id in enumerate(islice(readers, count)):  # the others get none
             stop = start + count // len(readers) + (position < count % len(readers))
-            if stop > start:
-                assigned[member_id][topic_id] = tuple(range(start, stop))
+            assigned[member_id][topic_id] = tuple(range(start, stop))
             start = stop
     return dict(assigned)
+
+
+def _readers(ordered: Sequence[str], members: Members, counts: PartitionCounts) -> dict[UUID, list[str]]:
+    """Of each topic, in order. Topics that the same members read, as nearly all do, share one list."""
+    kinds: dict[frozenset[UUID], list[str]] = {}
+    for member_id in ordered:
+        kinds.setdefault(members[member_id].topic_ids, []).append(member_id)
+    if len(kinds) == 1:
+        ((topic_ids, readers),) = kinds.items()
+        return {topic_id: readers if topic_id in topic_ids else [] for topic_id in counts}
+    positions = {member_id: position for position, member_id in enumerate(ordered)}
+    known: dict[tuple[int, ...], list[str]] = {}
+    found: dict[UUID, list[str]] = {}
+    for topic_id in counts:
+        groups = [readers for topic_ids, readers in kinds.items() if topic_id in topic_ids]
+        key = tuple(map(id, groups))
+        if key not in known:
+            known[key] = sorted((one for readers in groups for one in readers), key=positions.__getitem__)
+        found[topic_id] = known[key]
+    return found
 
 
 def _range_order(member_id: str, spec: MemberSpec) -> tuple[bool, str]:
@@ -124,19 +145,15 @@ class _Heterogeneous:
     def __init__(self, members: Members, counts: PartitionCounts) -> None:
         self._members = members
         self._counts = counts
-        order = java_order(members)
-        self._readers: dict[UUID, list[str]] = {
-            topic_id: [one for one in order if topic_id in members[one].topic_ids] for topic_id in counts
-        }
+        self._readers = _readers(java_order(members), members, counts)
         self._held: dict[str, list[Place]] = {member_id: [] for member_id in members}
 
     def assign(self) -> dict[str, Target]:
         taken = self._keep()
         # The topics that fewest members read are dealt out first: the others can make up for it.
         for topic_id in sorted(self._counts, key=lambda one: len(self._readers[one])):
-            for partition in range(self._counts[topic_id]):
-                if (topic_id, partition) not in taken and self._readers[topic_id]:
-                    self._held[self._least(topic_id)].append((topic_id, partition))
+            places = ((topic_id, partition) for partition in range(self._counts[topic_id]))
+            self._deal_out([place for place in places if place not in taken], self._readers[topic_id])
         while self._even_out():
             pass
         return {member_id: _target(places) for member_id, places in self._held.items()}
@@ -151,19 +168,37 @@ class _Heterogeneous:
                     self._held[member_id].append((topic_id, partition))
         return taken
 
+    def _deal_out(self, places: Sequence[Place], readers: Sequence[str]) -> None:
+        """Of one topic: each to whoever has least, the first of them in order."""
+        if not places or not readers:
+            return
+        waiting = [(len(self._held[member_id]), order) for order, member_id in enumerate(readers)]
+        heapify(waiting)
+        for place in places:
+            count, order = waiting[0]
+            self._held[readers[order]].append(place)
+            heapreplace(waiting, (count + 1, order))
+
     def _least(self, topic_id: UUID) -> str:
         return min(self._readers[topic_id], key=lambda one: len(self._held[one]))
 
     def _even_out(self) -> bool:
         """Move one partition from a member that has at least two more than another that reads its topic."""
         moved = False
+        least_of: dict[UUID, str] = {}  # until something moves
+        fewest = min(map(len, self._held.values()))  # nobody has less from now on
         for member_id in sorted(self._held, key=lambda one: -len(self._held[one])):
             for place in list(reversed(self._held[member_id])):
-                least = self._least(place[0])
+                if len(self._held[member_id]) - fewest < 2:
+                    break
+                least = least_of.get(place[0])
+                if least is None:
+                    least = least_of[place[0]] = self._least(place[0])
                 if len(self._held[member_id]) - len(self._held[least]) < 2:
                     continue
                 self._held[member_id].remove(place)
                 self._held[least].append(place)
+                least_of.clear()
                 moved = True
         return moved
 

@@ -124,14 +124,7 @@ class Evolution:
         due_ms = group.assignment_timestamp_ms + interval_ms if group.assignment_timestamp_ms else 0
         if wall_ms < due_ms:
             return
-        members = {
-            member.member_id: MemberSpec(
-                member.instance_id,
-                self._ids(group.topics_of(member)),
-                group.targets.get(member.member_id, NO_TARGET),
-            )
-            for member in group.members.values()
-        }
+        members = self._specs(group)
         counts: dict[UUID, int] = {}
         for name in java_order(group.subscribed_topics()):
             topic = self._topics.topics.get(name)
@@ -143,6 +136,18 @@ class Evolution:
             if group.targets.get(member_id) != target:
                 edit.record(records.TargetRecorded(group.group_id, member_id, target))
         edit.record(records.TargetEpochRecorded(group.group_id, group.epoch, wall_ms))
+
+    def _specs(self, group: ConsumerGroup) -> dict[str, MemberSpec]:
+        """Members that read the same topics, as nearly all do, share their ids."""
+        ids: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}
+        specs = {}
+        for member in group.members.values():
+            wanted = member.topics, member.regex
+            if wanted not in ids:
+                ids[wanted] = self._ids(group.topics_of(member))
+            target = group.targets.get(member.member_id, NO_TARGET)
+            specs[member.member_id] = MemberSpec(member.instance_id, ids[wanted], target)
+        return specs
 
     def reconcile(
         self, edit: Edit, member: ConsumerMember, owned: Owned | None, *, has_resubscribed: bool

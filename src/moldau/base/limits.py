@@ -47,6 +47,11 @@ connection closed. The settings of 10,000 topics take half of it."""
 OUTPUT_BYTES_HELD_MAX = 1024 * 1024
 """Answers in memory that the client has not taken yet; past it, no more of its requests are read."""
 
+BACKLOG_BYTES_HELD = 48 * 1024 * 1024
+BACKLOG_BYTES_MAX = 160 * 1024 * 1024
+"""The same over all connections. Past the first, who has not taken its answers is served nothing more; past the second,
+the connection that has left most is closed: one that is never read may have asked for the largest answer."""
+
 OUTPUT_ITEMS_HELD_MAX = 256
 """The same bound for answers that lie in files."""
 

@@ -9,7 +9,7 @@ Guarantees:
 - A client that does not read is held back: past the bounds in `base.limits` its requests are not read any more.
 - A connection has a share of each turn of the loop (TURN_SHARE_S). One that has used it up goes on when it comes up in
   line (`runtime.line`): neither a thousand requests in one buffer nor a dear one again and again hold up the others.
-- What its frames take of memory is counted with those of all other connections (`intake`), and waits for room.
+- What its frames and its answers take of memory is counted with those of all other connections (`intake`, `backlog`).
 - Whatever goes wrong with one connection (malformed frames, a failing handler) ends that connection only.
 
 It leaves out what a request means (`dispatch`), and idle time-outs and connection counts (`server`).
@@ -404,6 +404,7 @@ class Connection:
         return (
             self._held_bytes > OUTPUT_BYTES_HELD_MAX
             or len(self._queue) > OUTPUT_ITEMS_HELD_MAX
+            or (len(self._queue) > 0 and self._server.backlog.is_full)
             or len(self._slots) >= ANSWERS_PARKED_MAX
             or (self._is_in_line and len(self._slots) > 0)
         )
@@ -462,6 +463,8 @@ class Connection:
         self._out_is_small = True
         if not self._is_watching_writable:
             self._write_queue()
+        else:
+            self._server.backlog.set(self, self._held_bytes)
 
     def _on_writable(self) -> None:
         self.last_active_s = self._server.clock.monotonic()
@@ -484,6 +487,9 @@ class Connection:
             pass
         except OSError as error:
             self.close(str(error))
+            return
+        self._server.backlog.set(self, self._held_bytes if queue else 0)
+        if self.is_closed:
             return
         if queue and not self._is_watching_writable:
             self._is_watching_writable = True
@@ -549,6 +555,7 @@ class Connection:
             log.info("closing the connection of %s:%s: %s", *self.stream.peer[:2], reason)
         self.stream.close()
         self._hold_partial(None)
+        self._server.backlog.set(self, 0)
         self._queue = _NOTHING
         self._out.clear()
         for slot in self._slots:

@@ -24,6 +24,7 @@ from moldau.base.limits import (
     PRIVATE_BUFFER_BYTES_MIN,
     RECEIVE_BUFFER_BYTES,
 )
+from moldau.broker.backlog import Backlog
 from moldau.broker.connection import Answer, Connection
 from moldau.broker.data_folders import Seldom
 from moldau.broker.intake import Intake
@@ -71,6 +72,7 @@ class Server:
         self.line = line
         self.intake = Intake(runtime.clock, runtime.tasks, queued_bytes_max)
         self.intake.on_full = self._on_intake_full
+        self.backlog = Backlog()
         self.frame_bytes_max = frame_bytes_max
         self.receive_view = self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         """What all connections receive into; where the intake is full, only its beginning."""

@@ -12,6 +12,8 @@ import pytest
 
 from moldau.base import limits
 from moldau.base.invariant import InvariantBroken
+from moldau.broker import backlog
+from moldau.broker.backlog import Backlog
 from moldau.broker.connection import Connection, Slot
 from moldau.broker.intake import Intake
 from moldau.broker.metrics import Metrics
@@ -107,6 +109,7 @@ class FakeServer:
         )
         self.line = Line(self.clock, self.tasks)  # type: ignore[arg-type]
         self.intake = Intake(self.clock, self.tasks, 10 << 20)  # type: ignore[arg-type]
+        self.backlog = Backlog()
         self.metrics = Metrics()
         self.frame_bytes_max = 1 << 20
         self.receive_view = self.receive_buffer = memoryview(bytearray(limits.RECEIVE_BUFFER_BYTES))
@@ -444,3 +447,27 @@ def test_a_request_that_is_kept_counts_until_it_is_answered_or_its_client_gone()
     peer.connection.close(None)
     kept.fill(b"x")
     assert peer.server.intake.bytes_held == 0
+
+
+def test_answers_that_nobody_takes_have_a_bound_over_all_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backlog, "BACKLOG_BYTES_HELD", 1000)
+    monkeypatch.setattr(backlog, "BACKLOG_BYTES_MAX", 10_000)
+    first, second, third = Peer(), Peer(), Peer()
+    for peer, size in ((first, 600), (second, 9_000), (third, 500)):
+        peer.connection._server = first.server  # type: ignore[assignment]
+        peer.behaviour = lambda body, size=size: frame(bytes(size))
+        peer.stream.room = 0
+    first.stream.give(request(1), request(2))
+    assert len(first.seen) == 2 and first.server.backlog.bytes_held == 2 * 604
+    first.stream.give(request(3))
+    assert len(first.seen) == 2  # it is served nothing more before it takes what it was given
+    second.stream.give(request(1))
+    assert not second.stream.is_open and first.stream.is_open
+    third.stream.give(request(1))
+    assert third.stream.is_open and first.server.backlog.bytes_held == 2 * 604 + 504
+    first.stream.drain()
+    first.stream.give()
+    assert len(first.seen) == 3
+    third.connection.close(None)
+    first.stream.drain()
+    assert first.server.backlog.bytes_held == 0

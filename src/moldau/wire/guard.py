@@ -11,7 +11,8 @@ raises WireError, or IndexError or struct.error where the message ends too early
 the end. Fixed-size values are stepped over, not looked at, and UTF-8 is left to the reader.
 
 `compile_sliced_guard(struct)` makes a generator function of the same kind for messages that may be large: it pauses in
-every array, counts the elements of all of them, and refuses more than `REQUEST_ELEMENTS_MAX`.
+every array, counts the elements of all of them (those with a UUID twice), and refuses more than
+`REQUEST_ELEMENTS_MAX`.
 """
 
 from __future__ import annotations
@@ -144,6 +145,12 @@ def _bytes_min(spec: FieldSpec, flexible: bool) -> int:
     return 2 if spec.kafka_type == "string" else 4
 
 
+def _weight(spec: FieldSpec) -> int:
+    """How many elements one of these counts for: a UUID takes as long to make as a struct of other fields."""
+    is_uuid = [field.kafka_type == "uuid" for field in plain_fields(spec.struct)] if spec.struct else ()
+    return 1 + sum(is_uuid)
+
+
 class _Compiler:
     """Emits the source of one guard: `p` is the position; steps over fixed-size values are added up."""
 
@@ -220,7 +227,7 @@ class _Compiler:
             room = f"(stop - p) // {max(1, _bytes_min(spec, flexible))}"
             self._emit(f"if not {least} <= {length} <= {room}: refuse('array', {length})")
             if self._is_sliced:
-                self._emit(f"left -= {length} if {length} > 0 else 0")
+                self._emit(f"left -= {length} * {_weight(spec)} if {length} > 0 else 0")
                 self._emit("if left < 0: refuse_elements()")
             if spec.kafka_type in FIXED:
                 self._emit(f"if {length} > 0: p += {length} * {_SIZES[spec.kafka_type]}")

@@ -25,7 +25,7 @@ from moldau.broker.answers.transactions import (
     AddPartitionsToTxnTopicResult,
 )
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
-from moldau.broker.paced import paced
+from moldau.broker.paced import awaited, paced
 from moldau.broker.verification import add_here, verify_here
 from moldau.coordinator.reply import Reply
 from moldau.coordinator.transaction.messages import Add
@@ -53,7 +53,7 @@ async def handle(
     broker: CoordinatorBroker, context: RequestContext, request: Request
 ) -> AddPartitionsToTxnResponse:
     asked = await in_line(context, _wanted(context.version, request))
-    begun = await paced(context, lambda wanted: _begin(broker, context.version, wanted), asked)
+    begun = await awaited(context, lambda wanted: _begin(broker, context, wanted), asked)
     results = []
     for wanted, reply in zip(asked, begun, strict=True):  # all are written, then waited for
         await context.breathe()
@@ -88,13 +88,14 @@ def _want(
     return Wanted(Add(*producer, tuple(places), version), verify_only, asked)
 
 
-def _begin(broker: CoordinatorBroker, version: int, wanted: Wanted) -> Reply:
+async def _begin(broker: CoordinatorBroker, context: RequestContext, wanted: Wanted) -> Reply:
     """Ask the coordinator; the reply is the results of one transaction."""
-    add = wanted.add
-    refused = {place: error for place in add.partitions if (error := _refusal(broker, version, place))}
-    if refused:
+    add, version = wanted.add, context.version
+    errors = await paced(context, lambda place: _refusal(broker, version, place), add.partitions)
+    if any(errors):
         not_attempted = ErrorCode.operation_not_attempted
-        return _known(_by_topic({place: refused.get(place, not_attempted) for place in add.partitions}))
+        outcomes = zip(add.partitions, errors, strict=True)
+        return _known(_by_topic({place: error or not_attempted for place, error in outcomes}))
     if not add.transactional_id:
         return _known(_all(wanted, ErrorCode.invalid_request))
     if wanted.verify_only:

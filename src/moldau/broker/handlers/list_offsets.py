@@ -42,6 +42,7 @@ async def handle(broker: DataBroker, context: RequestContext, request: Request) 
     topics: dict[str, dict[int, PartitionOffset]] = {}
     for topic in request.topics:
         for wanted in topic.partitions:
+            await context.breathe()
             index = wanted.partition_index
             answers = topics.setdefault(topic.name, {})
             if index in answers:
@@ -54,6 +55,7 @@ async def handle(broker: DataBroker, context: RequestContext, request: Request) 
             except OSError as error:
                 log.error("cannot search %s-%d: %s", topic.name, index, error)
                 answers[index] = PartitionOffset(index, ErrorCode.kafka_storage_error)
+    await context.breathe()
     return ListOffsetsResponse(
         tuple(TopicResult(name, tuple(answers.values())) for name, answers in topics.items())
     )

@@ -25,7 +25,7 @@ from moldau.broker.answers.groups import (
     OffsetFetchResponseTopic,
 )
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
-from moldau.broker.paced import awaited
+from moldau.broker.paced import awaited, paced
 from moldau.coordinator.group.commits import Fetched, PartitionWanted
 from moldau.coordinator.group.shard import GroupShard
 from moldau.coordinator.shard import Moment
@@ -43,19 +43,22 @@ GROUP_ERROR_SINCE_VERSION = 2
 
 async def handle(broker: CoordinatorBroker, context: RequestContext, request: Request) -> OffsetFetchResponse:
     if context.version < SEVERAL_SINCE_VERSION:
-        shown = await _fetch(broker, context.version, request, request)
+        shown = await _fetch(broker, context, request, request)
         return OffsetFetchResponse(topics=shown.topics, error_code=shown.error_code)
     groups = dict.fromkeys(request.groups)  # the same question is answered once
-    found = await awaited(context, lambda group: _fetch(broker, context.version, request, group), groups)
+    found = await awaited(context, lambda group: _fetch(broker, context, request, group), groups)
     return OffsetFetchResponse(tuple(found))
 
 
 async def _fetch(
-    broker: CoordinatorBroker, version: int, request: Request, group: Request
+    broker: CoordinatorBroker, context: RequestContext, request: Request, group: Request
 ) -> OffsetFetchResponseGroup:
-    image = broker.image
-    asked = None if group.topics is None else [_asked(image, version, topic) for topic in group.topics]
+    image, version = broker.image, context.version
+    asked = None
+    if group.topics is not None:
+        asked = [await _asked(image, context, topic) for topic in group.topics]
     wanted = None if asked is None else [one for topic in asked for one in topic.wanted]
+    await context.breathe()
     require_stable: bool = getattr(request, "require_stable", False)
     member_id, member_epoch = getattr(group, "member_id", None), getattr(group, "member_epoch", NO_EPOCH)
 
@@ -72,7 +75,10 @@ async def _fetch(
         in_partitions = version < GROUP_ERROR_SINCE_VERSION and wanted is not None
         found = [Fetched(one.topic, one.partition, error=error) for one in wanted or () if in_partitions]
         asked = asked if in_partitions else []
-    topics = _all(image, version, found) if asked is None else _each(asked, found)
+    topics = []
+    for name, topic_id, rows in _all(image, version, found) if asked is None else _each(asked, found):
+        shown = await paced(context, _partition, rows)
+        topics.append(OffsetFetchResponseTopic(name, topic_id, tuple(shown)))
     return OffsetFetchResponseGroup(group.group_id, tuple(topics), error)
 
 
@@ -85,19 +91,25 @@ class Asked(NamedTuple):
     wanted: Sequence[PartitionWanted]
 
 
-def _asked(image: ClusterImage, version: int, topic: Request) -> Asked:
-    by_id = version >= BY_ID_SINCE_VERSION
+async def _asked(image: ClusterImage, context: RequestContext, topic: Request) -> Asked:
+    by_id = context.version >= BY_ID_SINCE_VERSION
     known = image.topic_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
     indexes = topic.partition_indexes
     if known is not None:
-        wanted = [PartitionWanted(known.name, index, known.topic_id) for index in indexes]
-        return Asked(known.name, known.topic_id, indexes, wanted)
+        name, topic_id = known.name, known.topic_id
+        wanted = await paced(context, lambda index: PartitionWanted(name, index, topic_id), indexes)
+        return Asked(name, topic_id, indexes, wanted)
     if by_id:
         return Asked("", topic.topic_id, indexes, ())
-    return Asked(topic.name, None, indexes, [PartitionWanted(topic.name, index) for index in indexes])
+    unknown = await paced(context, lambda index: PartitionWanted(topic.name, index), indexes)
+    return Asked(topic.name, None, indexes, unknown)
 
 
-def _each(asked: Sequence[Asked], found: Sequence[Fetched]) -> Iterator[OffsetFetchResponseTopic]:
+Shown = tuple[str, UUID | None, Sequence[Fetched]]
+"""A topic of the answer: name, id, and what was found of each partition."""
+
+
+def _each(asked: Sequence[Asked], found: Sequence[Fetched]) -> Iterator[Shown]:
     """An answer for each topic of the request, in its order; what was found comes in the order of `wanted`."""
     position = 0
     for topic in asked:
@@ -105,10 +117,10 @@ def _each(asked: Sequence[Asked], found: Sequence[Fetched]) -> Iterator[OffsetFe
         position += len(topic.wanted)
         if not topic.wanted:
             rows = [Fetched("", index, error=ErrorCode.unknown_topic_id) for index in topic.indexes]
-        yield _topic(topic.name, topic.topic_id, rows)
+        yield topic.name, topic.topic_id, rows
 
 
-def _all(image: ClusterImage, version: int, found: Sequence[Fetched]) -> Iterator[OffsetFetchResponseTopic]:
+def _all(image: ClusterImage, version: int, found: Sequence[Fetched]) -> Iterator[Shown]:
     """All that the group has; by id only what still has one."""
     topics: dict[str, list[Fetched]] = {}
     for one in found:
@@ -116,14 +128,10 @@ def _all(image: ClusterImage, version: int, found: Sequence[Fetched]) -> Iterato
     for name, rows in topics.items():
         topic = image.topics.get(name)
         if topic is not None:
-            yield _topic(name, topic.topic_id, rows)
+            yield name, topic.topic_id, rows
         elif version < BY_ID_SINCE_VERSION:
-            yield _topic(name, None, rows)
+            yield name, None, rows
 
 
-def _topic(name: str, topic_id: UUID | None, rows: Sequence[Fetched]) -> OffsetFetchResponseTopic:
-    partitions = (
-        OffsetFetchResponsePartition(one.partition, one.offset, one.leader_epoch, one.metadata, one.error)
-        for one in rows
-    )
-    return OffsetFetchResponseTopic(name, topic_id, tuple(partitions))
+def _partition(one: Fetched) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(one.partition, one.offset, one.leader_epoch, one.metadata, one.error)

@@ -261,7 +261,7 @@ class Connection:
 
     def lasting(self, frame: memoryview) -> memoryview:
         """The frame where it stays as it is after this turn: a copy, if it lies in the shared buffer."""
-        return memoryview(bytes(frame)) if frame.obj is self._server.receive_view.obj else frame
+        return memoryview(bytearray(frame)) if frame.obj is self._server.receive_view.obj else frame
 
     # ---- serving ----------------------------------------------------------------------------------------------
 

@@ -435,8 +435,8 @@ class Produce:
 
     def answer_in_turn(self, topics: list[TopicRecords], partitions: list[Partition]) -> None:
         """Answer once the batches are looked at and all who came earlier have appended theirs."""
-        self._frame = memoryview(bytearray(self._frame))  # the connection receives into the buffer meanwhile
-        self.slot = self.slot or self._connection.park(is_produce=True)
+        self._frame = self._connection.lasting(self._frame)
+        self.slot = self.slot or self._connection.park(is_produce=True, held_bytes=len(self._frame))
         self._connection.hold(len(self._frame))
         turn = Turn(self._connection, partitions)
         self._broker.tasks.spawn(self._answer_in_turn(topics, turn), name="produce in turn")

@@ -195,6 +195,19 @@ LOOKUP_BATCHES_REMEMBERED_MAX = 64
 """Times and places kept of a large batch that a look-up by time had to walk, so that the next one need not: 64 KB at
 most. And how many such batches a broker remembers: 4 MB."""
 
+COORDINATOR_ELEMENTS_PER_STEP = 500
+"""Offsets, or members that leave, that one step of a group's coordinator has; a request with more takes several, with
+others between. A step of so many offsets is encoded, appended and applied within 6 ms."""
+
+OFFSETS_PER_TRANSACTION_MAX = 20_000
+"""Offsets that one transaction may commit in one partition of __consumer_offsets: its marker makes all of them count at
+once. A consumer of more partitions commits in several transactions. More are refused with UNKNOWN_SERVER_ERROR, as
+Kafka refuses a commit that does not fit into a batch."""
+
+GROUP_PROTOCOLS_MAX = 100
+"""Protocols that a member of a classic group may name; clients have two or three. All are compared with all members'
+when a generation begins. More are refused with INCONSISTENT_GROUP_PROTOCOL; Kafka has no such limit."""
+
 COORDINATOR_GRACES_MAX = 3
 """Times in a row that a coordinator puts off its deadlines because its loop was held. A loop that is never on time must
 not keep dead members, and the partitions that they have, for ever."""

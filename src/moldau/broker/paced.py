@@ -1,13 +1,14 @@
 """What handlers make of many elements, with pauses between: others run when a request has used up its slice.
 
-`in_slices` is for handlers that are generator functions, `paced` and `awaited` for coroutines.
+`in_slices` is for handlers that are generator functions, `paced`, `awaited` and `in_steps` for coroutines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
+from moldau.base.limits import COORDINATOR_ELEMENTS_PER_STEP
 from moldau.broker.interface import RequestContext
 from moldau.runtime.line import Slices
 
@@ -34,6 +35,18 @@ async def paced(context: RequestContext, work: Callable[[T], R], items: Iterable
         made.append(work(item))
         if number % ELEMENTS_PER_PAUSE == 0:
             await context.breathe()
+    return made
+
+
+async def in_steps(
+    context: RequestContext, step: Callable[[Sequence[T]], Awaitable[Sequence[R]]], items: Sequence[T]
+) -> list[R]:
+    """What a coordinator answers for each; so many in one step that it does not hold the loop, others between."""
+    made: list[R] = []
+    for start in range(0, len(items), COORDINATOR_ELEMENTS_PER_STEP):
+        if start:
+            await context.breathe()
+        made += await step(items[start : start + COORDINATOR_ELEMENTS_PER_STEP])
     return made
 
 

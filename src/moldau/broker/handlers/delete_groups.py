@@ -15,8 +15,8 @@ async def handle(
     broker: CoordinatorBroker, context: RequestContext, request: Request
 ) -> DeleteGroupsResponse:
     names = dict.fromkeys(request.groups_names)
-    replies = await paced(context, lambda group_id: (group_id, _delete(broker, group_id)), names)
-    return DeleteGroupsResponse(tuple(await awaited(context, _result, replies)))
+    begun = await paced(context, lambda group_id: (group_id, _delete(broker, group_id)), names)
+    return DeleteGroupsResponse(tuple(await awaited(context, lambda one: _result(broker, *one), begun)))
 
 
 def _delete(broker: CoordinatorBroker, group_id: str) -> Reply:
@@ -25,6 +25,8 @@ def _delete(broker: CoordinatorBroker, group_id: str) -> Reply:
     )
 
 
-async def _result(deletion: tuple[str, Reply]) -> DeletableGroupResult:
-    group_id, reply = deletion
-    return DeletableGroupResult(group_id, await reply)
+async def _result(broker: CoordinatorBroker, group_id: str, reply: Reply) -> DeletableGroupResult:
+    """A group with very many offsets goes in several steps."""
+    while (error := await reply) is None:
+        reply = _delete(broker, group_id)
+    return DeletableGroupResult(group_id, error)

@@ -5,9 +5,13 @@
 
 from __future__ import annotations
 
-from moldau.base.errors import ErrorCode
+from collections.abc import Awaitable, Sequence
+
+from moldau.base.errors import ErrorCode, KafkaError
+from moldau.base.limits import COORDINATOR_ELEMENTS_PER_STEP
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
-from moldau.coordinator.group.messages import AllLeft, Leaver
+from moldau.broker.paced import in_steps
+from moldau.coordinator.group.messages import AllLeft, Leaver, Left
 from moldau.coordinator.reply import Reply
 
 API_KEY = 13
@@ -16,20 +20,39 @@ VERSIONS = (0, 5)
 SEVERAL_SINCE_VERSION = 3
 
 
-def handle(broker: CoordinatorBroker, context: RequestContext, request: Request) -> Reply | AllLeft:
+def handle(
+    broker: CoordinatorBroker, context: RequestContext, request: Request
+) -> Reply | AllLeft | Awaitable[AllLeft]:
     if not request.group_id:
         return AllLeft(ErrorCode.invalid_group_id)
-    is_one = context.version < SEVERAL_SINCE_VERSION
-    if is_one:
-        leavers = [Leaver(request.member_id)]
-    else:
-        leavers = [Leaver(member.member_id, member.group_instance_id) for member in request.members]
-    reply = broker.coordinators.groups.write(
-        request.group_id,
-        lambda shard, moment, reply: shard.leave(request.group_id, leavers, reply, moment),
-        AllLeft,
+    if context.version < SEVERAL_SINCE_VERSION:
+        return _leave(broker, request.group_id, [Leaver(request.member_id)]).map(_one)
+    if len(request.members) > COORDINATOR_ELEMENTS_PER_STEP:
+        return _in_steps(broker, context, request)
+    return _leave(broker, request.group_id, _leavers(request.members))
+
+
+def _leavers(members: Sequence[Request]) -> list[Leaver]:
+    return [Leaver(member.member_id, member.group_instance_id) for member in members]
+
+
+def _leave(broker: CoordinatorBroker, group_id: str, leavers: Sequence[Leaver]) -> Reply:
+    return broker.coordinators.groups.write(
+        group_id, lambda shard, moment, reply: shard.leave(group_id, leavers, reply, moment), AllLeft
     )
-    return reply.map(_one) if is_one else reply
+
+
+async def _in_steps(broker: CoordinatorBroker, context: RequestContext, request: Request) -> AllLeft:
+    async def step(some: Sequence[Request]) -> Sequence[Left]:
+        left: AllLeft = await _leave(broker, request.group_id, _leavers(some))
+        if left.error_code:
+            raise KafkaError(left.error_code)
+        return left.members
+
+    try:
+        return AllLeft(ErrorCode.none, tuple(await in_steps(context, step, request.members)))
+    except KafkaError as refusal:
+        return AllLeft(refusal.code)
 
 
 def _one(response: AllLeft) -> AllLeft:

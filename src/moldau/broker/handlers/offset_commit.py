@@ -10,11 +10,14 @@ Partitions that are not there get an error of their own; for the others the grou
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Sequence
+
 from moldau.base.errors import ErrorCode
+from moldau.base.limits import COORDINATOR_ELEMENTS_PER_STEP
 from moldau.broker.answers.common import PartitionError
 from moldau.broker.answers.groups import OffsetCommitResponse, OffsetCommitResponseTopic
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
-from moldau.broker.paced import ELEMENTS_PER_PAUSE
+from moldau.broker.paced import ELEMENTS_PER_PAUSE, in_steps
 from moldau.coordinator.group.messages import Commit, OffsetToCommit
 from moldau.coordinator.reply import Reply
 from moldau.metadata.image import ClusterImage, Topic
@@ -29,12 +32,16 @@ BY_ID_SINCE_VERSION = 10
 NO_EPOCH = -1
 NO_RETENTION = -1
 
+Refused = dict[object, OffsetCommitResponseTopic]
+"""The partitions that are not there, by topic."""
+Accepted = list[tuple[OffsetCommitResponseTopic, OffsetToCommit]]
+
 
 def handle(
     broker: CoordinatorBroker, context: RequestContext, request: Request
-) -> Slices[Reply | OffsetCommitResponse]:
-    refused: dict[object, OffsetCommitResponseTopic] = {}  # the partitions that are not there
-    accepted: list[tuple[OffsetCommitResponseTopic, OffsetToCommit]] = []
+) -> Slices[Reply | OffsetCommitResponse | Awaitable[OffsetCommitResponse]]:
+    refused: Refused = {}
+    accepted: Accepted = []
     for asked in request.topics:
         topic = find_topic(broker.image, context.version, asked)
         answer = _topic(asked)
@@ -51,13 +58,36 @@ def handle(
                 shown.partitions.append(PartitionError(index, missing))
     if not accepted:
         return _response(refused, accepted, [])
-    commit = _commit(context.version, request, tuple(offset for _, offset in accepted))
-    reply = broker.coordinators.groups.write(
+    offsets = tuple(offset for _, offset in accepted)
+    if len(offsets) > COORDINATOR_ELEMENTS_PER_STEP:
+        return _in_steps(broker, context, request, refused, accepted, offsets)
+    reply = _write(broker, _commit(context.version, request, offsets))
+    return reply.map(lambda errors: _response(refused, accepted, errors))
+
+
+async def _in_steps(
+    broker: CoordinatorBroker,
+    context: RequestContext,
+    request: Request,
+    refused: Refused,
+    accepted: Accepted,
+    offsets: Sequence[OffsetToCommit],
+) -> OffsetCommitResponse:
+    """Each step is a batch of its own, where Kafka has one for all (and refuses what does not fit into it)."""
+
+    async def step(some: Sequence[OffsetToCommit]) -> list[ErrorCode]:
+        errors: list[ErrorCode] = await _write(broker, _commit(context.version, request, tuple(some)))
+        return errors
+
+    return _response(refused, accepted, await in_steps(context, step, offsets))
+
+
+def _write(broker: CoordinatorBroker, commit: Commit) -> Reply:
+    return broker.coordinators.groups.write(
         commit.group_id,
         lambda shard, moment, reply: shard.commit(commit, reply, moment),
-        lambda error: [error] * len(accepted),
+        lambda error: [error] * len(commit.offsets),
     )
-    return reply.map(lambda errors: _response(refused, accepted, errors))
 
 
 def _topic(asked: Request) -> OffsetCommitResponseTopic:
@@ -95,8 +125,8 @@ def _commit(version: int, request: Request, wanted: tuple[OffsetToCommit, ...]) 
 
 
 def _response(
-    refused: dict[object, OffsetCommitResponseTopic],
-    accepted: list[tuple[OffsetCommitResponseTopic, OffsetToCommit]],
+    refused: Refused,
+    accepted: Accepted,
     errors: list[ErrorCode],
 ) -> OffsetCommitResponse:
     """In the order of Kafka's OffsetCommitResponse.Builder: what was refused first; a topic with both parts once."""

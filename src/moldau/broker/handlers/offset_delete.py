@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from moldau.base.errors import ErrorCode
+from collections.abc import Sequence
+
+from moldau.base.errors import ErrorCode, KafkaError
 from moldau.broker.answers.common import PartitionError, TopicResult
 from moldau.broker.answers.groups import OffsetDeleteResponse
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
+from moldau.broker.paced import ELEMENTS_PER_PAUSE, in_steps
 
 API_KEY = 47
 VERSIONS = (0, 0)
@@ -19,21 +22,33 @@ async def handle(
     errors: dict[tuple[str, int], ErrorCode] = {}
     for topic in request.topics:
         known = broker.image.topics.get(topic.name)
-        for partition in topic.partitions:
+        for number, partition in enumerate(topic.partitions):
+            if number % ELEMENTS_PER_PAUSE == 0:
+                await context.breathe()
             index = partition.partition_index
             is_there = known is not None and 0 <= index < len(known.partitions)
             missing = ErrorCode.unknown_topic_or_partition
             errors[topic.name, index] = ErrorCode.none if is_there else missing
     wanted = [place for place, error in errors.items() if not error]
-    error, outcomes = await broker.coordinators.groups.write(
-        request.group_id,
-        lambda shard, _moment, reply: shard.delete_offsets(request.group_id, wanted, reply),
-        lambda error: (error, []),
-    )
-    if error:
-        return OffsetDeleteResponse(error)
+
+    async def step(some: Sequence[tuple[str, int]]) -> list[ErrorCode]:
+        error, outcomes = await broker.coordinators.groups.write(
+            request.group_id,
+            lambda shard, _moment, reply: shard.delete_offsets(request.group_id, some, reply),
+            lambda error: (error, []),
+        )
+        if error:
+            raise KafkaError(error)
+        return list(outcomes)
+
+    try:
+        outcomes = await in_steps(context, step, wanted) if wanted else await step(())
+    except KafkaError as refusal:
+        return OffsetDeleteResponse(refusal.code)
     errors.update(zip(wanted, outcomes, strict=True))
     topics: dict[str, list[PartitionError]] = {}
     for (name, index), outcome in errors.items():
         topics.setdefault(name, []).append(PartitionError(index, outcome))
-    return OffsetDeleteResponse(error, tuple(TopicResult(name, tuple(rows)) for name, rows in topics.items()))
+    return OffsetDeleteResponse(
+        ErrorCode.none, tuple(TopicResult(name, tuple(rows)) for name, rows in topics.items())
+    )

@@ -14,10 +14,11 @@ give -1 without an error.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
-from moldau.base.errors import ErrorCode
+from moldau.base.errors import ErrorCode, KafkaError
 from moldau.broker.answers.groups import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -25,10 +26,9 @@ from moldau.broker.answers.groups import (
     OffsetFetchResponseTopic,
 )
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
-from moldau.broker.paced import awaited, paced
-from moldau.coordinator.group.commits import Fetched, PartitionWanted
+from moldau.broker.paced import awaited, in_steps, paced
+from moldau.coordinator.group.commits import NO_OFFSET, Fetched, PartitionWanted
 from moldau.coordinator.group.shard import GroupShard
-from moldau.coordinator.shard import Moment
 from moldau.metadata.image import ClusterImage
 
 API_KEY = 9
@@ -53,33 +53,67 @@ async def handle(broker: CoordinatorBroker, context: RequestContext, request: Re
 async def _fetch(
     broker: CoordinatorBroker, context: RequestContext, request: Request, group: Request
 ) -> OffsetFetchResponseGroup:
-    image, version = broker.image, context.version
+    version = context.version
     asked = None
     if group.topics is not None:
-        asked = [await _asked(image, context, topic) for topic in group.topics]
+        asked = await awaited(context, lambda topic: _asked(broker.image, context, topic), group.topics)
     wanted = None if asked is None else [one for topic in asked for one in topic.wanted]
-    await context.breathe()
-    require_stable: bool = getattr(request, "require_stable", False)
-    member_id, member_epoch = getattr(group, "member_id", None), getattr(group, "member_epoch", NO_EPOCH)
-
-    def look(shard: GroupShard, _moment: Moment) -> ErrorCode | list[Fetched]:
-        error = shard.check_fetch(group.group_id, member_id, member_epoch)
-        return error or shard.fetch(group.group_id, wanted, require_stable=require_stable)
-
-    found: ErrorCode | list[Fetched] = await broker.coordinators.groups.read(
-        group.group_id, look, lambda error: error
-    )
-    error = ErrorCode.none
-    if isinstance(found, ErrorCode):
-        error = found
+    error, found = ErrorCode.none, list[Fetched]()
+    try:
+        found = await _look(broker, context, request, group, wanted)
+    except KafkaError as refusal:
+        error = refusal.code
         in_partitions = version < GROUP_ERROR_SINCE_VERSION and wanted is not None
         found = [Fetched(one.topic, one.partition, error=error) for one in wanted or () if in_partitions]
         asked = asked if in_partitions else []
-    topics = []
-    for name, topic_id, rows in _all(image, version, found) if asked is None else _each(asked, found):
-        shown = await paced(context, _partition, rows)
-        topics.append(OffsetFetchResponseTopic(name, topic_id, tuple(shown)))
-    return OffsetFetchResponseGroup(group.group_id, tuple(topics), error)
+    topics = _all(broker.image, version, found) if asked is None else _each(asked, found)
+    return OffsetFetchResponseGroup(
+        group.group_id, tuple(await awaited(context, lambda rows: _topic(context, *rows), topics)), error
+    )
+
+
+async def _look(
+    broker: CoordinatorBroker,
+    context: RequestContext,
+    request: Request,
+    group: Request,
+    wanted: Sequence[PartitionWanted] | None,
+) -> list[Fetched]:
+    """The offsets of some partitions, or of all (None); in several steps where they are many. KafkaError."""
+    group_id: str = group.group_id
+    require_stable: bool = getattr(request, "require_stable", False)
+    member_id, member_epoch = getattr(group, "member_id", None), getattr(group, "member_epoch", NO_EPOCH)
+
+    def fetch(shard: GroupShard, some: Sequence[PartitionWanted]) -> ErrorCode | list[Fetched]:
+        error = shard.check_fetch(group_id, member_id, member_epoch)
+        return error or shard.fetch(group_id, some, require_stable=require_stable)
+
+    async def step(some: Sequence[PartitionWanted]) -> list[Fetched]:
+        found: ErrorCode | list[Fetched] = await broker.coordinators.groups.read(
+            group_id, lambda shard, _moment: fetch(shard, some), lambda error: error
+        )
+        if isinstance(found, ErrorCode):
+            raise KafkaError(found)
+        return found
+
+    is_all = wanted is None
+    if wanted is None:
+        places: ErrorCode | dict[str, list[int]] = await broker.coordinators.groups.read(
+            group_id, lambda shard, _moment: shard.partitions_of(group_id), lambda error: error
+        )
+        if isinstance(places, ErrorCode):
+            raise KafkaError(places)
+        wanted = [
+            one
+            for topic, indexes in places.items()
+            for one in await paced(context, partial(PartitionWanted, topic), indexes)
+        ]
+    found = await in_steps(context, step, wanted) if wanted else await step(())
+    return [one for one in found if one.error or one.offset != NO_OFFSET] if is_all else found
+
+
+Rows = tuple[str, UUID | None, Sequence[Fetched]]
+"""What was found of one topic, with its name and id."""
 
 
 class Asked(NamedTuple):
@@ -101,15 +135,12 @@ async def _asked(image: ClusterImage, context: RequestContext, topic: Request) -
         return Asked(name, topic_id, indexes, wanted)
     if by_id:
         return Asked("", topic.topic_id, indexes, ())
-    unknown = await paced(context, lambda index: PartitionWanted(topic.name, index), indexes)
-    return Asked(topic.name, None, indexes, unknown)
+    return Asked(
+        topic.name, None, indexes, await paced(context, partial(PartitionWanted, topic.name), indexes)
+    )
 
 
-Shown = tuple[str, UUID | None, Sequence[Fetched]]
-"""A topic of the answer: name, id, and what was found of each partition."""
-
-
-def _each(asked: Sequence[Asked], found: Sequence[Fetched]) -> Iterator[Shown]:
+def _each(asked: Sequence[Asked], found: Sequence[Fetched]) -> Iterator[Rows]:
     """An answer for each topic of the request, in its order; what was found comes in the order of `wanted`."""
     position = 0
     for topic in asked:
@@ -120,7 +151,7 @@ def _each(asked: Sequence[Asked], found: Sequence[Fetched]) -> Iterator[Shown]:
         yield topic.name, topic.topic_id, rows
 
 
-def _all(image: ClusterImage, version: int, found: Sequence[Fetched]) -> Iterator[Shown]:
+def _all(image: ClusterImage, version: int, found: Sequence[Fetched]) -> Iterator[Rows]:
     """All that the group has; by id only what still has one."""
     topics: dict[str, list[Fetched]] = {}
     for one in found:
@@ -131,6 +162,12 @@ def _all(image: ClusterImage, version: int, found: Sequence[Fetched]) -> Iterato
             yield name, topic.topic_id, rows
         elif version < BY_ID_SINCE_VERSION:
             yield name, None, rows
+
+
+async def _topic(
+    context: RequestContext, name: str, topic_id: UUID | None, rows: Sequence[Fetched]
+) -> OffsetFetchResponseTopic:
+    return OffsetFetchResponseTopic(name, topic_id, tuple(await paced(context, _partition, rows)))
 
 
 def _partition(one: Fetched) -> OffsetFetchResponsePartition:

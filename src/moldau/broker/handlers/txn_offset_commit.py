@@ -10,6 +10,7 @@ The group's partition of `__consumer_offsets` must be part of the transaction.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from moldau.base.errors import ErrorCode, KafkaError
@@ -18,6 +19,7 @@ from moldau.base.internal_topics import CONSUMER_OFFSETS
 from moldau.broker.answers.common import PartitionError, TopicResult
 from moldau.broker.answers.transactions import TxnOffsetCommitResponse
 from moldau.broker.interface import Request, RequestContext, TransactionBroker
+from moldau.broker.paced import ELEMENTS_PER_PAUSE, in_steps
 from moldau.broker.verification import verify
 from moldau.coordinator.group.messages import Commit, OffsetToCommit
 from moldau.coordinator.shard import Producer
@@ -43,15 +45,16 @@ async def handle(
     errors: dict[str, dict[int, ErrorCode]] = {}
     for asked in request.topics:
         topic = broker.image.topics.get(asked.name)
-        for partition in asked.partitions:
-            await context.breathe()
+        for number, partition in enumerate(asked.partitions):
+            if number % ELEMENTS_PER_PAUSE == 0:
+                await context.breathe()
             index = partition.partition_index
             if topic is not None and 0 <= index < len(topic.partitions):
                 accepted.append(_offset(asked.name, topic.topic_id, partition))
             else:
                 errors.setdefault(asked.name, {})[index] = ErrorCode.unknown_topic_or_partition
     if accepted:
-        outcomes = await _commit(broker, context.version, request, tuple(accepted))
+        outcomes = await _commit(broker, context, request, accepted)
         for offset, error in zip(accepted, outcomes, strict=True):
             await context.breathe()
             if error is ErrorCode.coordinator_load_in_progress and context.version < LOADING_SINCE_VERSION:
@@ -77,28 +80,32 @@ def _offset(topic: str, topic_id: UUID, partition: Request) -> OffsetToCommit:
 
 
 async def _commit(
-    broker: TransactionBroker, version: int, request: Request, offsets: tuple[OffsetToCommit, ...]
+    broker: TransactionBroker, context: RequestContext, request: Request, offsets: Sequence[OffsetToCommit]
 ) -> list[ErrorCode]:
     if not request.group_id:
         return [ErrorCode.invalid_group_id] * len(offsets)
     producer = Producer(request.producer_id, request.producer_epoch)
-    try:
-        await _verify(broker, version, request, producer)
-    except KafkaError as error:
-        return [error.code] * len(offsets)
-    commit = Commit(
-        group_id=request.group_id,
-        member_id=getattr(request, "member_id", ""),
-        instance_id=getattr(request, "group_instance_id", None),
-        generation=getattr(request, "generation_id", NO_GENERATION),
-        offsets=offsets,
-    )
-    errors: list[ErrorCode] = await broker.coordinators.groups.write(
-        commit.group_id,
-        lambda shard, moment, reply: shard.commit_in_transaction(commit, producer, reply, moment),
-        lambda error: [error] * len(offsets),
-    )
-    return errors
+
+    async def step(some: Sequence[OffsetToCommit]) -> list[ErrorCode]:
+        try:  # each time: the transaction may have ended since the last step
+            await _verify(broker, context.version, request, producer)
+        except KafkaError as error:
+            return [error.code] * len(some)
+        commit = Commit(
+            group_id=request.group_id,
+            member_id=getattr(request, "member_id", ""),
+            instance_id=getattr(request, "group_instance_id", None),
+            generation=getattr(request, "generation_id", NO_GENERATION),
+            offsets=tuple(some),
+        )
+        errors: list[ErrorCode] = await broker.coordinators.groups.write(
+            commit.group_id,
+            lambda shard, moment, reply: shard.commit_in_transaction(commit, producer, reply, moment),
+            lambda error: [error] * len(commit.offsets),
+        )
+        return errors
+
+    return await in_steps(context, step, offsets)
 
 
 async def _verify(broker: TransactionBroker, version: int, request: Request, producer: Producer) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from moldau.base.errors import ErrorCode, KafkaError
+from moldau.base.limits import GROUP_PROTOCOLS_MAX
 from moldau.coordinator.group.classic import ClassicGroup, GroupState
 from moldau.coordinator.group.draft import Draft
 from moldau.coordinator.group.member import Member
@@ -51,7 +52,7 @@ class ClassicProtocol:
             draft.answer(reply, Joined(ErrorCode.group_max_size_reached, UNKNOWN_MEMBER))
             if group.state is GroupState.PREPARING:
                 self._rebalancing.on_change(group, draft)
-        elif not group.supports(join):
+        elif len(join.protocols) > GROUP_PROTOCOLS_MAX or not group.supports(join):
             draft.answer(reply, Joined(ErrorCode.inconsistent_group_protocol, join.member_id))
         elif not is_unknown:
             self._join_known(group, join, reply, draft)

@@ -8,6 +8,7 @@ group lost its last member where it had some. Where nothing is left of a group w
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 from uuid import UUID
 
@@ -100,14 +101,16 @@ class Commits:
         self, group: Group, wanted: Sequence[tuple[str, int]]
     ) -> tuple[list[OffsetForgotten], list[ErrorCode]]:
         """Offsets of topics that the group still reads stay."""
-        held = set(self._offsets.places_of_group(group.group_id))
         records, errors = [], []
+        subscribed: dict[str, bool] = {}
         for topic, partition in wanted:
-            if group.is_subscribed_to(topic):
+            if topic not in subscribed:
+                subscribed[topic] = group.is_subscribed_to(topic)
+            if subscribed[topic]:
                 errors.append(ErrorCode.group_subscribed_to_topic)
                 continue
             errors.append(ErrorCode.none)
-            if (group.group_id, topic, partition) in held:
+            if self._offsets.has(group.group_id, topic, partition):
                 records.append(OffsetForgotten(group.group_id, topic, partition))
         return records, errors
 
@@ -115,8 +118,10 @@ class Commits:
         """Topics were deleted: their offsets mean nothing any more."""
         return [OffsetForgotten(*place) for topic in topics for place in self._offsets.places_of_topic(topic)]
 
-    def all_of(self, group_id: str) -> list[OffsetForgotten]:
-        return [OffsetForgotten(*place) for place in self._offsets.places_of_group(group_id)]
+    def some_of(self, group_id: str, count: int) -> list[OffsetForgotten]:
+        """Offsets of a group that goes: so many, or all that are left."""
+        places = islice(self._offsets.places_of_group(group_id), count)
+        return [OffsetForgotten(*place) for place in places]
 
     def expired(self, group: Group, wall_ms: int) -> Iterator[OffsetForgotten]:
         """The offsets of a group that nobody has needed for the time that they are kept."""

@@ -6,7 +6,7 @@ there, and is forgotten when it was aborted; until then the partition is `is_uns
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import takewhile
 from typing import NamedTuple
 from uuid import UUID
@@ -34,6 +34,8 @@ class Offsets:
         self._groups: dict[str, dict[str, dict[int, Committed]]] = {}
         self._pending: dict[Place, dict[int, OffsetCommitted | None]] = {}
         """By producer id, in the order of the log; None where something later counts already."""
+        self._unstable: dict[str, dict[Place, None]] = {}
+        """The same places by group."""
         self._open: dict[int, dict[Place, None]] = {}
         """The same by producer id: where a transaction has offsets that wait for its end."""
 
@@ -52,6 +54,7 @@ class Offsets:
     def commit_in_transaction(self, record: OffsetCommitted, producer: Producer) -> None:
         place: Place = record[:3]
         pending = self._pending.setdefault(place, {})
+        self._unstable.setdefault(record.group_id, {})[place] = None
         pending.pop(producer.producer_id, None)
         pending[producer.producer_id] = record
         self._open.setdefault(producer.producer_id, {})[place] = None
@@ -62,18 +65,28 @@ class Offsets:
         Of two commits the later in the log counts, whichever transaction ends last: compaction keeps no other.
         """
         counting = []
-        for place in self._open.pop(producer.producer_id, ()):
+        own_id = producer.producer_id
+        for place in self._open.pop(own_id, ()):
             pending = self._pending[place]
-            record = pending[producer.producer_id]
+            record = pending[own_id]
             if is_commit and record is not None:
-                for earlier in takewhile(lambda one: one != producer.producer_id, pending):
-                    pending[earlier] = None
+                if len(pending) > 1:
+                    for earlier in takewhile(lambda one: one != own_id, pending):
+                        pending[earlier] = None
                 self._put(record)
                 counting.append(record)
-            del pending[producer.producer_id]
+            del pending[own_id]
             if not pending:
                 del self._pending[place]
+                self._settle(place)
         return counting
+
+    def _settle(self, place: Place) -> None:
+        """No open transaction has an offset there any more."""
+        unstable = self._unstable[place[0]]
+        del unstable[place]
+        if not unstable:
+            del self._unstable[place[0]]
 
     def forget(self, record: OffsetForgotten) -> None:
         """What waits for the end of a transaction is forgotten as well."""
@@ -84,10 +97,17 @@ class Offsets:
             topics.pop(record.topic, None)
         if not topics:
             self._groups.pop(record.group_id, None)
-        for producer_id in self._pending.pop(record[:3], ()):
-            del self._open[producer_id][record[:3]]
+        place: Place = record[:3]
+        if place in self._pending:
+            for producer_id in self._pending.pop(place):
+                del self._open[producer_id][place]
+            self._settle(place)
 
     # Looks
+
+    def count_open(self, producer: Producer) -> int:
+        """How many offsets wait for the end of a producer's transaction."""
+        return len(self._open.get(producer.producer_id, ()))
 
     def get(self, group_id: str, topic: str, partition: int) -> Committed | None:
         return self._groups.get(group_id, NO_OFFSETS).get(topic, {}).get(partition)
@@ -101,16 +121,21 @@ class Offsets:
         return (group_id, topic, partition) in self._pending
 
     def has_unstable(self, group_id: str) -> bool:
-        return any(place[0] == group_id for place in self._pending)
+        return group_id in self._unstable
 
-    def places_of_group(self, group_id: str) -> list[Place]:
+    def has(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether a group has an offset, or an open transaction one for it."""
+        has_committed = self.get(group_id, topic, partition) is not None
+        return has_committed or self.is_unstable(group_id, topic, partition)
+
+    def places_of_group(self, group_id: str) -> Iterator[Place]:
         """Where a group has an offset, or an open transaction one for it."""
-        counting = (
-            (group_id, topic, partition)
-            for topic, partitions in self.of_group(group_id).items()
-            for partition in partitions
-        )
-        return list(dict.fromkeys([*counting, *(place for place in self._pending if place[0] == group_id)]))
+        for topic, partitions in self.of_group(group_id).items():
+            for partition in partitions:
+                yield group_id, topic, partition
+        for place in self._unstable.get(group_id, ()):
+            if self.get(*place) is None:
+                yield place
 
     def places_of_topic(self, name: str) -> list[Place]:
         """The same of all groups, in one topic."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 
 from moldau.base.errors import ErrorCode, KafkaError
+from moldau.base.limits import COORDINATOR_ELEMENTS_PER_STEP, OFFSETS_PER_TRANSACTION_MAX
 from moldau.coordinator.deadlines import Deadlines
 from moldau.coordinator.group import records
 from moldau.coordinator.group.classic import ClassicGroup
@@ -53,6 +55,7 @@ from moldau.coordinator.shard import NOTHING, Decision, Moment, Producer
 
 EXPIRY: TimerKey = ("expiry", None, None)
 GROUPS_EXPIRED_PER_TURN = 200
+OFFSETS_LOOKED_AT_PER_TURN = 5_000
 
 
 class GroupShard:
@@ -174,18 +177,31 @@ class GroupShard:
         return draft.decision()
 
     def _expire(self, moment: Moment) -> Iterator[Decision]:
-        """Some groups at a time; the rest soon, and all of them again after the interval."""
+        """Some groups, and some of their offsets, at a time; the rest soon, and all again after the interval."""
         if not self._to_expire:
             self._to_expire.extend(self._groups)
+        offsets_left = OFFSETS_LOOKED_AT_PER_TURN
         for _ in range(min(GROUPS_EXPIRED_PER_TURN, len(self._to_expire))):
             group = self._groups.get(self._to_expire.popleft())
-            if group is not None and (gone := self._expired(group, moment.wall_ms)):
+            if group is None:
+                continue
+            offsets_left -= sum(map(len, self._offsets.of_group(group.group_id).values()))
+            gone = self._expired(group, moment.wall_ms)
+            if gone:
                 yield Decision(gone, is_atomic=False)
+            if len(gone) == COORDINATOR_ELEMENTS_PER_STEP:
+                self._to_expire.appendleft(group.group_id)
+                break
+            if offsets_left < 0:
+                break
         delay_ms = 1 if self._to_expire else self._settings.expiry_interval_ms
         self._deadlines.set(EXPIRY, moment.ms + delay_ms)
 
     def _expired(self, group: Group, wall_ms: int) -> list[GroupRecord]:
-        gone: list[GroupRecord] = [*self._commits.expired(group, wall_ms)]
+        expired = self._commits.expired(group, wall_ms)
+        gone: list[GroupRecord] = [*islice(expired, COORDINATOR_ELEMENTS_PER_STEP)]
+        if len(gone) == COORDINATOR_ELEMENTS_PER_STEP:
+            return gone  # there may be more
         held = sum(map(len, self._offsets.of_group(group.group_id).values()))
         is_unused = group.is_empty and not (isinstance(group, ClassicGroup) and group.pending_members)
         if is_unused and held == len(gone) and not self._offsets.has_unstable(group.group_id):
@@ -296,6 +312,8 @@ class GroupShard:
                 )
             elif commit.generation >= 0:
                 raise KafkaError(ErrorCode.illegal_generation)
+            if self._offsets.count_open(producer) + len(commit.offsets) > OFFSETS_PER_TRANSACTION_MAX:
+                raise KafkaError(ErrorCode.unknown_server_error)
         except KafkaError as refusal:
             return Decision(answers=((reply, [refusal.code] * len(commit.offsets)),))
         accepted, errors = self._commits.decide(commit, moment.wall_ms)
@@ -318,6 +336,10 @@ class GroupShard:
         if wanted is None:
             return self._commits.fetch_all(group_id, require_stable=require_stable)
         return self._commits.fetch(group_id, wanted, require_stable=require_stable)
+
+    def partitions_of(self, group_id: str) -> dict[str, list[int]]:
+        """A look: where a group has committed offsets, by topic."""
+        return {topic: list(partitions) for topic, partitions in self._offsets.of_group(group_id).items()}
 
     def delete_offsets(self, group_id: str, wanted: Sequence[tuple[str, int]], reply: Reply) -> Decision:
         """Answered with an error for all, or an outcome for each."""
@@ -359,7 +381,7 @@ class GroupShard:
         return [group.listed() for group in self._groups.values()]
 
     def delete(self, group_id: str, reply: Reply) -> Decision:
-        """A group without members goes with its offsets."""
+        """A group without members goes with its offsets; where they are many, some of them, and the answer is None."""
         group = self._groups.get(group_id)
         try:
             if group is None:
@@ -367,8 +389,10 @@ class GroupShard:
             group.check_delete()
         except KafkaError as refusal:
             return Decision(answers=((reply, refusal.code),))
-        gone = [*self._commits.all_of(group_id), *_tombstones(group)]
-        return Decision(gone, ((reply, ErrorCode.none),), is_atomic=False)
+        some = self._commits.some_of(group_id, COORDINATOR_ELEMENTS_PER_STEP)
+        if len(some) == COORDINATOR_ELEMENTS_PER_STEP:
+            return Decision(some, ((reply, None),), is_atomic=False)
+        return Decision([*some, *_tombstones(group)], ((reply, ErrorCode.none),), is_atomic=False)
 
 
 def _tombstones(group: Group) -> list[GroupRecord]:

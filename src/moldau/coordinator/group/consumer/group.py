@@ -265,7 +265,10 @@ class ConsumerGroup:
         """Which topics it reads is always known."""
 
     def is_subscribed_to(self, topic: str) -> bool:
-        return topic in self.subscribed_topics()
+        if topic in self._topic_readers:
+            return True
+        resolved = (self.regexes.get(regex) for regex in self._regex_readers)
+        return any(topic in found.topics for found in resolved if found is not None)
 
     def kept_since_ms(self, committed: Committed) -> int | None:
         return committed.commit_timestamp_ms

@@ -36,9 +36,13 @@ up: setup  ## run a broker on localhost:9092 (PORT=...) until Ctrl-C
 	@$(BIN)/moldau up --port $(PORT)
 
 test: lint interop-setup spark-setup  ## lint, types, import contracts, all tests that end within 30 minutes on 2 cores
-	$(PYTEST) -n $(WORKERS) --dist loadfile --ignore tests/spark --ignore tests/unit/spark tests
+	$(PYTEST) -n $(WORKERS) --dist loadfile -m "not long" --ignore tests/spark --ignore tests/unit/spark tests
 	$(PYTEST) -n $(WORKERS) --dist loadfile -m "not long" $(SPARK_TESTS)
 	MOLDAU_FALLBACKS=1 $(PYTEST) -n $(WORKERS) --dist loadfile -m $(QUICK) $(FALLBACK_TESTS)
+
+.PHONY: test-long
+test-long: setup interop-setup  ## the tests of a minute or more each, but for those on Spark (make test-spark)
+	$(PYTEST) -m long --ignore tests/spark --ignore tests/unit/spark tests
 
 quick: setup  ## the tests that end within 90 seconds: those without processes, worlds and long sequences
 	$(PYTEST) -n $(WORKERS) --dist loadfile -m $(QUICK) $(QUICK_TESTS)

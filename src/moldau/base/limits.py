@@ -10,9 +10,12 @@ PRIVATE_BUFFER_GROWTH = 4
 """A frame that does not fit gets a buffer of its own, at most four times what has really arrived: a client that
 announces 100 MB and sends 10 bytes costs 4 KB."""
 
-INTAKE_BYTES_MAX = 160 * 1024 * 1024
+INTAKE_BYTES_MAX = 96 * 1024 * 1024
 """Requests in memory over all connections, received in part or being served, where `queued.max.request.bytes` says
-nothing: room for one of the largest (100 MB) and for others beside it."""
+nothing. One of the largest (100 MB) may grow past it, one after the other."""
+
+INTAKE_GRANTS_PER_TURN = 64
+"""Connections that are given room in one turn of the loop, where there is room for them."""
 
 INTAKE_LOOK_S = 1.0
 FRAME_S_MAX = 10.0

@@ -200,13 +200,11 @@ class Connection:
             frame_bytes = LENGTH.unpack_from(partial)[0] + LENGTH_BYTES
             if frame_bytes <= self._filled:
                 return self._filled  # kept behind a pause that has just ended: serve it before receiving more
-            size = _buffer_bytes(frame_bytes, self._filled)
-            if not self._has_room(size - len(partial), len(partial)):
+            more = _buffer_bytes(frame_bytes, self._filled) - self._filled
+            if not self._server.intake.may_grow(self, more):
+                self._waits_for_room = True
                 raise BlockingIOError
-            grown = bytearray(size)
-            grown[: self._filled] = partial
-            self._hold_partial(grown)
-            partial = grown
+            partial = self._grow(partial)
         received = self.stream.recv_into(memoryview(partial)[self._filled :])
         if not received:
             return 0
@@ -228,6 +226,7 @@ class Connection:
                 size = rest
         partial = bytearray(size)
         partial[:rest] = view[position:filled]
+        self._server.intake.end(self)  # of the frame before
         self._hold_partial(partial)
         self._filled = rest
 
@@ -238,21 +237,25 @@ class Connection:
             intake.give_back(len(self._partial))
         if partial is not None:
             intake.take(len(partial))
-            intake.begin(self)
+            intake.receives(self)
         else:
             intake.end(self)
             self._filled = 0
         self._partial = partial
 
-    def _has_room(self, size: int, own: int) -> bool:
-        if self._server.intake.has_room(size, own):
-            return True
-        self._waits_for_room = True
-        self._server.intake.when_room(self._look_for_room)
-        return False
+    def _grow(self, partial: bytearray) -> bytearray:
+        """A larger buffer for the frame that has filled this one."""
+        frame_bytes = LENGTH.unpack_from(partial)[0] + LENGTH_BYTES
+        grown = bytearray(_buffer_bytes(frame_bytes, self._filled))
+        grown[: self._filled] = partial
+        self._hold_partial(grown)
+        return grown
 
-    def _look_for_room(self) -> None:
+    def on_room(self) -> None:
+        """The intake has room for the rest of a frame."""
         self._waits_for_room = False
+        if self._partial is not None:
+            self._grow(self._partial)
         self._pause_or_resume()
 
     def pace(self) -> Pace:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from moldau.base.errors import ErrorCode, KafkaError
+from moldau.base.limits import TOPIC_NAME_LENGTH_MAX
 
-NAME_LENGTH_MAX = 249
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
@@ -14,8 +14,8 @@ def invalid_topic_name(name: str) -> str | None:
         reason = "the empty string is not allowed"
     elif name in (".", ".."):
         reason = f"'{name}' is not allowed"
-    elif len(name) > NAME_LENGTH_MAX:
-        reason = f"the length of '{name}' is longer than the max allowed length {NAME_LENGTH_MAX}"
+    elif len(name) > TOPIC_NAME_LENGTH_MAX:
+        reason = f"the length of '{name}' is longer than the max allowed length {TOPIC_NAME_LENGTH_MAX}"
     elif not _LETTERS.issuperset(name):
         reason = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
     else:

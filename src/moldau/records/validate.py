@@ -28,6 +28,7 @@ allows: look-ups by time believe it. Offsets, sequences, recovery and fetches re
 from __future__ import annotations
 
 from dataclasses import dataclass
+from struct import Struct
 from typing import Protocol
 
 from crc32c import crc32c
@@ -65,6 +66,7 @@ UNFOLDED_BYTES_MAX = 4096
 LENGTH_MIN_OF_ANY_MAGIC = 14
 _ZSTD = int(Codec.ZSTD)
 _CODEC_OR_LOG_APPEND_TIME = CODEC_MASK | LOG_APPEND_TIME
+_ATTRIBUTES_AND_TIMES = Struct(">h4xqq")
 _LZ4_INDEPENDENT_BLOCKS = 0x20
 _LZ4_FLAGS_POSITION = HEADER_BYTES + 4
 
@@ -154,6 +156,16 @@ def wants_looking_at(buffer: memoryview, start: int, stop: int, rules: AppendRul
     """Whether `check_batch` will find a batch to be `TooMuch`, or it should not be recompressed on the loop."""
     if stop - start < HEADER_BYTES:
         return False
+    attributes, base_timestamp, max_timestamp = _ATTRIBUTES_AND_TIMES.unpack_from(buffer, start + 21)
+    if (
+        rules.codec is None
+        and not rules.compacted
+        and not attributes & LOG_APPEND_TIME
+        and NO_TIMESTAMP <= base_timestamp <= max_timestamp
+        and max_timestamp - now_ms <= rules.timestamp_after_max_ms
+        and now_ms - base_timestamp <= rules.timestamp_before_max_ms
+    ):
+        return False  # nearly always, and found out without reading all of the header
     header = read_header(buffer, start)
     if header.magic != MAGIC or header.size > stop - start or not _must_walk(header, rules, now_ms):
         return False

@@ -401,40 +401,54 @@ def test_only_a_produce_may_announce_more_than_is_decoded() -> None:
     assert not peer.stream.is_open and peer.seen == []
 
 
-def test_frames_of_all_connections_share_the_intake_and_wait_for_room() -> None:
-    one, other = Peer(), Peer()
-    other.server = one.server
-    other.connection._server = one.server  # type: ignore[assignment]
-    intake = one.server.intake
-    intake.bytes_max = 1_200_000
-    for peer in (one, other):
+def crowd(count: int, bytes_max: int) -> list[Peer]:
+    """Connections of one server, whose intake has so much room."""
+    peers = [Peer() for _ in range(count)]
+    for peer in peers:
+        peer.connection._server = peers[0].server  # type: ignore[assignment]
         peer.connection._frame_bytes_max = 10 << 20
-    half = struct.pack(">i", 1 << 20) + bytes(600_000)
-    one.stream.give(*(half[i : i + 100_000] for i in range(0, len(half), 100_000)))
-    held = intake.bytes_held
-    other.stream.give(*(half[i : i + 100_000] for i in range(0, len(half), 100_000)))
-    assert held < intake.bytes_held <= intake.bytes_max
-    assert other.stream.readable is None and other.stream.incoming  # it waits
-    one.connection.close(None)
-    one.server.turn()
-    assert other.stream.readable is not None
-    other.stream.give(bytes((1 << 20) - 600_000))
-    assert len(other.seen) == 1 and intake.bytes_held == 0
+    peers[0].server.intake.bytes_max = bytes_max
+    return peers
+
+
+def pieces(data: bytes) -> list[bytes]:
+    return [data[i : i + 50_000] for i in range(0, len(data), 50_000)]
+
+
+LARGE = request(1, bytes(1_000_000))
+
+
+def test_frames_of_all_connections_share_the_intake_one_has_the_right_of_way_and_all_come_in() -> None:
+    peers = crowd(4, 600_000)
+    server, intake = peers[0].server, peers[0].server.intake
+    for peer in peers:
+        peer.stream.give(*pieces(LARGE[:500_000]))
+    assert sum(peer.stream.readable is None for peer in peers) == 3
+    assert intake.bytes_held < 600_000 + len(LARGE)
+    for peer in peers:
+        peer.stream.give(*pieces(LARGE[500_000:]))
+    for _ in range(200):
+        server.turn()
+        for peer in peers:
+            if peer.stream.readable and peer.stream.incoming:
+                peer.stream.readable()
+    assert [len(peer.seen) for peer in peers] == [1] * 4
+    assert intake.bytes_held == 0 and all(peer.stream.is_open for peer in peers)
 
 
 def test_a_frame_that_arrives_slowly_gives_way_to_those_who_wait() -> None:
-    one, other = Peer(), Peer()
-    other.connection._server = one.server  # type: ignore[assignment]
-    intake = one.server.intake
-    intake.bytes_max = 100_000
-    one.stream.give(struct.pack(">i", 1 << 19) + bytes(200_000))
-    one.server.now_s += limits.FRAME_S_MAX + 1
-    other.stream.give(struct.pack(">i", 1 << 19) + bytes(100_000), bytes(100_000), bytes(300_000))
-    assert one.server.later and other.stream.readable is None
-    one.server.later.pop()()
-    assert not one.stream.is_open and other.stream.is_open
-    one.server.turn()
-    assert other.stream.readable is not None
+    slow, other = crowd(2, 100_000)
+    server = slow.server
+    slow.stream.give(*pieces(LARGE[:200_000]))
+    other.stream.give(*pieces(LARGE))
+    assert other.stream.readable is None and server.later
+    server.now_s += limits.FRAME_S_MAX + 1
+    server.later.pop()()
+    assert not slow.stream.is_open and other.stream.is_open
+    server.turn()
+    while other.stream.readable and other.stream.incoming:
+        other.stream.readable()
+    assert len(other.seen) == 1 and server.intake.bytes_held == 0
 
 
 def test_a_request_that_is_kept_counts_until_it_is_answered_or_its_client_gone() -> None:

@@ -18,10 +18,10 @@ from moldau.base.limits import (
     PARTITIONS_PER_REQUEST_MAX,
     PARTITIONS_PER_TOPIC_MAX,
 )
+from moldau.base.limits import TOPIC_NAME_LENGTH_MAX as NAME_LENGTH_MAX
 from moldau.config.broker import BrokerConfig
 from moldau.controller.configs import Alteration, Alterations, decide_alter
 from moldau.controller.leaders import Election, decide_elections
-from moldau.controller.names import NAME_LENGTH_MAX
 from moldau.controller.reassignments import Reassignment, decide_reassignments
 from moldau.controller.slices import LOOKS_PER_SLICE, PARTITIONS_PER_SLICE, Slices, whole
 from moldau.controller.topics import (

@@ -18,63 +18,38 @@ no answer; a refused batch then ends the connection, which is the only way to te
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 
-from moldau.base.errors import ErrorCode, KafkaError
-from moldau.base.ids import TopicPartition
-from moldau.base.invariant import InvariantBroken
+from moldau.base.errors import ErrorCode
 from moldau.base.limits import FIRST_SLICE_S, PRODUCED_INLINE_BYTES_MAX, PRODUCED_INLINE_MAX
 from moldau.broker.connection import Answer, Connection, Slot
 from moldau.broker.dispatch import guarded
 from moldau.broker.interface import ProducingBroker
-from moldau.broker.leader_hints import current_leader, endpoints_of
-from moldau.broker.verification import as_produce_error, verify
-from moldau.coordinator.transaction.messages import Add
-from moldau.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
-from moldau.log.appended import Appended
-from moldau.log.producers import Verification
+from moldau.broker.producing import (
+    ACKS_ALL,
+    ACKS_LEADER,
+    ACKS_NONE,
+    ZSTD_SINCE_VERSION,
+    Produce,
+    packed_refusals,
+    refusal_as_a_whole,
+    refused,
+)
 from moldau.records.batch import ATTRIBUTES_POSITION as FLAGS
 from moldau.records.batch import HEADER_BYTES, TRANSACTIONAL
-from moldau.records.validate import (
-    Looked,
-    RecordError,
-    Refused,
-    is_transactional,
-    look_at,
-    refuse_framing,
-    transactional_batch,
-    wants_looking_at,
-)
-from moldau.replication.partition import Partition
-from moldau.replication.turns import Turn
-from moldau.runtime.line import Slices, at_once, in_line, whole
+from moldau.runtime.line import Slices, at_once, whole
 from moldau.wire.produce import (
-    LEADER_HINTS_FROM,
-    NULL_RECORDS,
     PartitionRecords,
-    Produced,
     TopicRecords,
     pack_lone_produced,
-    packing_produce_response,
     parse_lone_batch,
     parsing_produce,
 )
-
-log = logging.getLogger(__name__)
 
 API_KEY = 0
 VERSIONS = (3, 13)
 ADVERTISED_MIN_VERSION = 0
 
-ACKS_ALL, ACKS_NONE, ACKS_LEADER = -1, 0, 1
-ZSTD_SINCE_VERSION = 7
-ABORTABLE_SINCE_VERSION = 11
-ADDS_PARTITIONS_SINCE_VERSION = 12  # KIP-890
-UNKNOWN = -1
-PARTITIONS_PER_PAUSE = 32
 DECIDED_BY_THE_LOG = frozenset(
     {
         ErrorCode.out_of_order_sequence_number,
@@ -83,8 +58,6 @@ DECIDED_BY_THE_LOG = frozenset(
     }
 )
 """Refusals of a batch that was found to be good, and may have its time of append in it already."""
-
-Answers = list[tuple[str | bytes, list[Produced]]]
 
 
 class _NotAppended:
@@ -119,7 +92,7 @@ def serve(
     transactional_id, acks, timeout_ms, topics = parsed
     produce = Produce(broker, connection, frame, version, correlation_id, acks, timeout_ms, transactional_id)
     if lone is None:
-        produce.refusal = whole(_refusal_as_a_whole(frame, topics, transactional_id))
+        produce.refusal = whole(refusal_as_a_whole(frame, topics, transactional_id))
         topics = _last_of_each(topics)
     if produce.refusal is None and (partitions := whole(produce.must_wait_for(topics))):
         produce.answer_in_turn(topics, partitions)
@@ -141,7 +114,7 @@ def _serve_in_line(
     connection = slot.connection
     produce = Produce(broker, connection, frame, version, correlation_id, acks, timeout_ms, transactional_id)
     produce.slot = slot
-    produce.refusal = yield from _refusal_as_a_whole(frame, topics, transactional_id)
+    produce.refusal = yield from refusal_as_a_whole(frame, topics, transactional_id)
     topics = _last_of_each(topics)
     if produce.refusal is None and (partitions := (yield from produce.must_wait_for(topics))):
         produce.answer_in_turn(topics, partitions)
@@ -180,13 +153,13 @@ def _append_lone(
             partition.append(frame, start, stop, broker.clock.wall_ms(), version >= ZSTD_SINCE_VERSION)
         )
     except OSError:  # not to be tried again: the batch may have its offset, and its time of append, already
-        refused = _refused(broker, index, ErrorCode.kafka_storage_error)
-        return _packed_refusals(broker, connection, correlation_id, version, [(topic, [refused])])
+        why_not = refused(broker, index, ErrorCode.kafka_storage_error)
+        return packed_refusals(broker, connection, correlation_id, version, [(topic, [why_not])])
     if error:
         if error not in DECIDED_BY_THE_LOG:
             return _NOT_APPENDED
-        refused = _refused(broker, index, error, message, log_start_offset)
-        return _packed_refusals(broker, connection, correlation_id, version, [(topic, [refused])])
+        why_not = refused(broker, index, error, message, log_start_offset)
+        return packed_refusals(broker, connection, correlation_id, version, [(topic, [why_not])])
     if not is_duplicate:
         metrics = broker.metrics
         metrics.produced_batches += 1
@@ -216,45 +189,8 @@ def _answer_lone(
         slot.fill(pack_lone_produced(*produced))
         return
     correlation_id, version, topic, index, *_ = produced
-    refused = [(topic, [_refused(broker, index, error)])]
-    slot.fill(_packed_refusals(broker, connection, correlation_id, version, refused))
-
-
-def _refused(
-    broker: ProducingBroker,
-    index: int,
-    error: ErrorCode,
-    message: str | None = None,
-    log_start_offset: int = UNKNOWN,
-) -> Produced:
-    broker.metrics.produce_refused += 1
-    return index, error, UNKNOWN, UNKNOWN, log_start_offset, (), message, None
-
-
-def _packed_refusals(
-    broker: ProducingBroker, connection: Connection, correlation_id: int, version: int, answers: Answers
-) -> bytes:
-    return whole(_packing_refusals(broker, connection, correlation_id, version, answers))
-
-
-def _packing_refusals(
-    broker: ProducingBroker, connection: Connection, correlation_id: int, version: int, answers: Answers
-) -> Slices[bytes]:
-    """With the leaders of partitions that are led elsewhere (KIP-951)."""
-    leaders: dict[tuple[str | bytes, int], tuple[int, int]] = {}
-    if version >= LEADER_HINTS_FROM:
-        for topic, partitions in answers:
-            for produced in partitions:
-                if produced[1] == ErrorCode.not_leader_or_follower:
-                    leaders[topic, produced[0]] = current_leader(broker, topic, produced[0])
-    if not leaders:
-        return (yield from packing_produce_response(correlation_id, version, answers))
-    told: Answers = [
-        (topic, [(*produced[:7], leaders.get((topic, produced[0]))) for produced in partitions])
-        for topic, partitions in answers
-    ]
-    endpoints = endpoints_of(broker, connection, leaders.values())
-    return (yield from packing_produce_response(correlation_id, version, told, node_endpoints=endpoints))
+    answers = [(topic, [refused(broker, index, error)])]
+    slot.fill(packed_refusals(broker, connection, correlation_id, version, answers))
 
 
 def _last_of_each(topics: list[TopicRecords]) -> list[TopicRecords]:
@@ -264,369 +200,3 @@ def _last_of_each(topics: list[TopicRecords]) -> list[TopicRecords]:
         for wanted in wanteds:
             merged.setdefault(topic, {})[wanted[0]] = wanted
     return [(topic, list(wanteds.values())) for topic, wanteds in merged.items()]
-
-
-def _refusal_as_a_whole(
-    frame: memoryview, topics: list[TopicRecords], transactional_id: str | None
-) -> Slices[Refused | None]:
-    """Why nothing of a request is taken: Kafka looks at every first batch before it takes any of them."""
-    try:
-        for _, wanteds in topics:
-            for number, (_, start, stop) in enumerate(wanteds, 1):
-                if number % PARTITIONS_PER_PAUSE == 0:
-                    yield
-                if start != NULL_RECORDS and is_transactional(frame, start, stop):
-                    if transactional_id is None:
-                        return Refused(
-                            ErrorCode.transactional_id_authorization_failed,
-                            "a batch of a transaction without a transactional id",
-                        )
-                    return None
-    except Refused as refusal:
-        return refusal
-    return None
-
-
-class Produce:
-    """One produce request while it is being answered."""
-
-    __slots__ = (
-        "_acks",
-        "_broker",
-        "_connection",
-        "_correlation_id",
-        "_frame",
-        "_guards",
-        "_looked",
-        "_now_ms",
-        "_producer",
-        "_timeout_ms",
-        "_transactional_id",
-        "_unverified",
-        "_version",
-        "_waiting",
-        "_zstd_allowed",
-        "is_refused",
-        "refusal",
-        "slot",
-    )
-
-    def __init__(
-        self,
-        broker: ProducingBroker,
-        connection: Connection,
-        frame: memoryview,
-        version: int,
-        correlation_id: int,
-        acks: int,
-        timeout_ms: int,
-        transactional_id: str | None,
-    ) -> None:
-        self._broker = broker
-        self._connection = connection
-        self._frame = frame
-        self._version = version
-        self._correlation_id = correlation_id
-        self._zstd_allowed = version >= ZSTD_SINCE_VERSION
-        self._acks = acks
-        self._timeout_ms = timeout_ms
-        self._transactional_id = transactional_id
-        self._now_ms = broker.clock.wall_ms()
-        self.slot: Slot | None = None  # where its answer goes, if it is not given at once
-        self._looked: dict[tuple[str | bytes, int], Looked] = {}  # of batches that were looked at aside
-        self._guards: dict[TopicPartition, Verification] = {}  # for the first batches of a transaction
-        self._unverified: dict[TopicPartition, ErrorCode] = {}
-        self.refusal: Refused | None = None  # of the request as a whole
-        self.is_refused = False
-        self._waiting: list[
-            tuple[str | bytes, Partition, Appended]
-        ] = []  # not safe enough to be acknowledged
-
-    def answering(self, topics: list[TopicRecords]) -> Slices[Answer | None]:
-        """Append everything; None where the answer waits for disks or replicas, or there is none."""
-        answers = yield from self._appending(topics)
-        if self.is_refused and self.refusal is None:
-            # A lone batch pays for this look only now: refused by itself, its request may deserve another code.
-            self.refusal = yield from _refusal_as_a_whole(self._frame, topics, self._transactional_id)
-            if self.refusal is not None:
-                answers = yield from self._appending(topics)
-        if self._acks == ACKS_NONE:
-            if self.is_refused:
-                self._connection.close("a batch sent with acks=0 was refused")
-            return None
-        if not self._waiting:
-            return (yield from self._packing(answers))
-        self.slot = self.slot or self._connection.park(is_produce=True)
-        yield from self._answer_when_safe(self.slot, answers)
-        return None
-
-    def _answer_when_safe(self, slot: Slot, answers: Answers) -> Slices[None]:
-        """Answer when each batch is flushed and replicated as acks and its topic ask for, or cannot be."""
-        deadline_s = self._broker.clock.monotonic() + self._timeout_ms / 1000
-        errors: dict[tuple[str | bytes, int], ErrorCode] = {}
-        left = len(self._waiting)
-
-        def on_done(place: tuple[str | bytes, int], error: ErrorCode) -> None:
-            nonlocal left
-            left -= 1
-            if error:
-                errors[place] = error
-            if not left:
-                self._fill(slot, self._with_errors(answers, errors) if errors else answers)
-
-        for number, (topic, partition, appended) in enumerate(self._waiting, 1):
-            if number % PARTITIONS_PER_PAUSE == 0:
-                yield
-            self._broker.metrics.flushes += appended.flush_due
-            done = partial(on_done, (topic, partition.topic_partition.partition))
-            acks_all = self._acks == ACKS_ALL
-            partition.when_acknowledged(appended, deadline_s, done, acks_all=acks_all)
-
-    def _fill(self, slot: Slot, answers: Answers) -> None:
-        if len(self._waiting) <= PRODUCED_INLINE_MAX:
-            slot.fill(whole(self._packing(answers)))
-            return
-
-        def packing() -> Slices[None]:
-            slot.fill((yield from self._packing(answers)))
-
-        self._broker.line.put(guarded(self._broker, slot, "Produce", packing()))
-
-    def _with_errors(self, answers: Answers, errors: dict[tuple[str | bytes, int], ErrorCode]) -> Answers:
-        """The answers, where what was appended cannot be acknowledged after all."""
-        return [
-            (
-                topic,
-                [
-                    self._refuse(produced[0], error, None)
-                    if (error := errors.get((topic, produced[0])))
-                    else produced
-                    for produced in partitions
-                ],
-            )
-            for topic, partitions in answers
-        ]
-
-    def _packing(self, answers: Answers) -> Slices[bytes]:
-        if self.is_refused:
-            return _packing_refusals(
-                self._broker, self._connection, self._correlation_id, self._version, answers
-            )
-        return packing_produce_response(self._correlation_id, self._version, answers)
-
-    # ---- waiting for a turn -----------------------------------------------------------------------------------
-
-    def must_wait_for(self, topics: list[TopicRecords]) -> Slices[list[Partition]]:
-        """The request's partitions, where an earlier one is waiting or a batch is to be looked at aside; else none."""
-        partitions = []
-        is_waiting = False
-        for topic, wanteds in topics:
-            for number, (index, start, stop) in enumerate(wanteds, 1):
-                if number % PARTITIONS_PER_PAUSE == 0:
-                    yield
-                with suppress(KafkaError):
-                    partition = self._broker.partition(topic, index)
-                    partitions.append(partition)
-                    is_waiting |= self._connection in partition.turns
-                    is_waiting |= self._wants_looking_at(partition, topic, start, stop)
-        if self._transactional_id is not None:
-            is_waiting |= self._begin_verification(topics)
-        return partitions if is_waiting else []
-
-    def answer_in_turn(self, topics: list[TopicRecords], partitions: list[Partition]) -> None:
-        """Answer once the batches are looked at and all who came earlier have appended theirs."""
-        self._frame = self._connection.lasting(self._frame)
-        self.slot = self.slot or self._connection.park(is_produce=True, held_bytes=len(self._frame))
-        self._connection.hold(len(self._frame))
-        turn = Turn(self._connection, partitions)
-        self._broker.tasks.spawn(self._answer_in_turn(topics, turn), name="produce in turn")
-
-    async def _answer_in_turn(self, topics: list[TopicRecords], turn: Turn) -> None:
-        slot = self.slot
-        assert slot is not None
-        try:
-            await self._look_aside(topics)
-            await self._verify(topics)
-            await turn.come()
-            self._now_ms = self._broker.clock.wall_ms()
-            while await self._look_aside(topics):  # the topic may have been configured meanwhile
-                pass
-            answer = await in_line(self._connection.pace(), self.answering(topics))
-            if answer is not None or self._acks == ACKS_NONE:
-                slot.fill(answer)
-        except InvariantBroken as error:
-            self._broker.fail(error)
-        except Exception:
-            log.exception("a produce request failed; closing the connection")
-            slot.abandon("a request failed")
-        finally:
-            turn.end()
-            self._connection.release(len(self._frame))
-
-    # ---- transactions -----------------------------------------------------------------------------------------
-
-    def _begin_verification(self, topics: list[TopicRecords]) -> bool:
-        """Whether a batch may open a transaction in its partition, so that the coordinator must be asked."""
-        producers = set()
-        self._unverified = {}
-        for topic, wanteds in topics:
-            for index, start, stop in wanteds:
-                batch = transactional_batch(self._frame, start, stop)
-                if batch is not None:
-                    producers.add(batch[:2])
-                    self._take_guard(topic, index, *batch)
-        if len(producers) > 1:
-            text = "Transactional records contained more than one producer ID"
-            self.refusal = Refused(ErrorCode.invalid_producer_id_mapping, text, message=text)
-        if not self._guards or self.refusal is not None:
-            return False
-        self._producer = producers.pop()
-        return True
-
-    def _take_guard(
-        self, topic: str | bytes, index: int, producer_id: int, epoch: int, first_sequence: int
-    ) -> None:
-        with suppress(KafkaError):  # no such partition: said when it is to be appended to
-            partition: Partition = self._broker.partition(topic, index)
-            if partition.refusal:
-                return
-            begin = partition.log.producing.begin_verification
-            try:
-                guard = begin(producer_id, epoch, first_sequence, self._adds_partitions)
-            except KafkaError as refusal:
-                self._unverified[partition.topic_partition] = refusal.code
-                return
-            if guard is not None:
-                self._guards[partition.topic_partition] = guard
-
-    @property
-    def _adds_partitions(self) -> bool:
-        """The producer leaves it to the broker to add partitions to its transactions."""
-        return self._version >= ADDS_PARTITIONS_SINCE_VERSION
-
-    async def _verify(self, topics: list[TopicRecords]) -> None:
-        if not self._guards or not (
-            self._adds_partitions or self._broker.config["transaction.partition.verification.enable"]
-        ):
-            return
-        assert self._transactional_id is not None
-        version = EPOCH_PER_TRANSACTION if self._adds_partitions else 0
-        add = Add(self._transactional_id, *self._producer, tuple(self._guards), version)
-        outcomes = await verify(self._broker, add, lambda: self._begin_verification(topics))
-        self._unverified |= {place: error for place, error in outcomes.items() if error}
-
-    def _check_verified(self, place: TopicPartition) -> None:
-        error = self._unverified.get(place)
-        if error is not None:
-            code, message = as_produce_error(
-                error,
-                own_epochs=self._adds_partitions,
-                knows_abortable=self._version >= ABORTABLE_SINCE_VERSION,
-            )
-            raise KafkaError(code, message)
-
-    # ---- looking at batches aside -----------------------------------------------------------------------------
-
-    def _wants_looking_at(self, partition: Partition, topic: str | bytes, start: int, stop: int) -> bool:
-        if partition.refusal or partition.is_internal:
-            return False  # and so is the batch, whatever it holds
-        rules = partition.log.rules
-        key = topic, partition.topic_partition.partition
-        if (looked := self._looked.get(key)) is not None:
-            if looked.rules == rules:
-                return False
-            del self._looked[key]
-        return wants_looking_at(self._frame, start, stop, rules, self._now_ms)
-
-    async def _look_aside(self, topics: list[TopicRecords]) -> bool:
-        """Have all batches looked at that want it; whether there were any."""
-        has_looked = False
-        for topic, wanteds in topics:
-            for index, start, stop in wanteds:
-                with suppress(KafkaError):
-                    partition: Partition = self._broker.partition(topic, index)
-                    if self._wants_looking_at(partition, topic, start, stop):
-                        batch, log = self._frame[start:stop], partition.log
-                        look = partial(look_at, batch, log.rules, self._now_ms, self._zstd_allowed)
-                        self._looked[topic, index] = await log.aside.run(self._connection, look)
-                        has_looked = True
-        return has_looked
-
-    # ---- appending --------------------------------------------------------------------------------------------
-
-    def _appending(self, topics: list[TopicRecords]) -> Slices[Answers]:
-        if self.refusal is None:
-            answers: Answers = []
-            for topic, wanteds in topics:
-                produced: list[Produced] = []
-                for wanted in wanteds:
-                    produced.append(self._append(topic, *wanted))
-                    yield
-                answers.append((topic, produced))
-            return answers
-        error, message = self.refusal.code, self.refusal.message
-        return [
-            (topic, [self._refuse(wanted[0], error, message) for wanted in wanteds])
-            for topic, wanteds in topics
-        ]
-
-    def _append(self, topic: str | bytes, index: int, start: int, stop: int) -> Produced:
-        """Append one partition's batch; its answer, once it is as safe as acks ask for."""
-        broker = self._broker
-        try:
-            partition: Partition = broker.partition(topic, index)
-            if self._unverified:
-                self._check_verified(partition.topic_partition)
-            if not ACKS_ALL <= self._acks <= ACKS_LEADER:
-                refuse_framing(self._frame, start, stop)
-                return self._refuse(index, ErrorCode.invalid_required_acks, None)
-            if partition.is_internal:
-                return self._refuse(index, ErrorCode.invalid_topic_exception, None)
-            if partition.refusal:
-                return self._refuse(index, partition.refusal, None)
-            if self._acks == ACKS_ALL and not partition.has_enough_in_sync():
-                return self._refuse(index, ErrorCode.not_enough_replicas, None)
-            buffer = self._frame
-            looked = self._looked.get((topic, index)) if self._looked else None
-            if looked is not None and looked.recompressed is not None:
-                buffer, start, stop = memoryview(looked.recompressed), 0, len(looked.recompressed)
-            appended = partition.append(
-                buffer,
-                start,
-                stop,
-                self._now_ms,
-                self._zstd_allowed,
-                self._guards.get(partition.topic_partition) if self._guards else None,
-                looked,
-            )
-        except (KafkaError, Refused) as error:
-            return self._refuse(index, error.code, error.message)
-        except OSError as error:  # the log's manager says it, once for many
-            log.debug("cannot append to %s-%d: %s", topic, index, error)
-            return self._refuse(index, ErrorCode.kafka_storage_error, None)
-        if appended.error:
-            return self._refuse(
-                index, appended.error, appended.message, appended.log_start_offset, appended.record_errors
-            )
-        base_offset, last_offset = appended.base_offset, appended.last_offset
-        if not appended.duplicate:
-            metrics = broker.metrics
-            metrics.produced_batches += 1
-            metrics.produced_bytes += stop - start
-            metrics.produced_messages += last_offset - base_offset + 1
-        if appended.flush_due or (self._acks == ACKS_ALL and partition.high_watermark <= last_offset):
-            self._waiting.append((topic, partition, appended))
-        return index, 0, base_offset, appended.append_time_ms, appended.log_start_offset, (), None, None
-
-    def _refuse(
-        self,
-        index: int,
-        error: ErrorCode,
-        message: str | None,
-        log_start_offset: int = UNKNOWN,
-        record_errors: Sequence[RecordError] = (),
-    ) -> Produced:
-        self.is_refused = True
-        self._broker.metrics.produce_refused += 1
-        shown = tuple((record.batch_index, record.message) for record in record_errors)
-        return index, error, UNKNOWN, UNKNOWN, log_start_offset, shown, message, None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from moldau.broker.handlers.fetch import Fetch
+from moldau.broker.fetching import Fetch
 from moldau.controller import layout, partition_change
 from moldau.controller.persistence import Fenced, PersistentImage
 from moldau.coordinator.shard import NOTHING, Decision

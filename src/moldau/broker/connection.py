@@ -200,8 +200,9 @@ class Connection:
             frame_bytes = LENGTH.unpack_from(partial)[0] + LENGTH_BYTES
             if frame_bytes <= self._filled:
                 return self._filled  # kept behind a pause that has just ended: serve it before receiving more
-            more = _buffer_bytes(frame_bytes, self._filled) - self._filled
-            if not self._server.intake.may_grow(self, more):
+            size = _buffer_bytes(frame_bytes, self._filled)
+            is_small = size <= PRIVATE_BUFFER_BYTES_MIN
+            if not is_small and not self._server.intake.may_grow(self, size - self._filled):
                 self._waits_for_room = True
                 raise BlockingIOError
             partial = self._grow(partial)
@@ -221,9 +222,10 @@ class Connection:
         if rest < LENGTH_BYTES:
             size = LENGTH_BYTES
         else:
-            size = max(rest, _buffer_bytes(LENGTH.unpack_from(view, position)[0] + LENGTH_BYTES, rest))
-            if not self._server.intake.has_room(size):
-                size = rest
+            frame_bytes = LENGTH.unpack_from(view, position)[0] + LENGTH_BYTES
+            size = max(rest, _buffer_bytes(frame_bytes, rest))
+            if not self._server.intake.has_room(size):  # as little as a small frame needs
+                size = max(rest, min(frame_bytes, PRIVATE_BUFFER_BYTES_MIN))
         partial = bytearray(size)
         partial[:rest] = view[position:filled]
         self._server.intake.end(self)  # of the frame before
@@ -250,6 +252,11 @@ class Connection:
         grown[: self._filled] = partial
         self._hold_partial(grown)
         return grown
+
+    @property
+    def is_receiving(self) -> bool:
+        """Whether it is up to the client that no more comes."""
+        return not self._is_paused
 
     def on_room(self) -> None:
         """The intake has room for the rest of a frame."""

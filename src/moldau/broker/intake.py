@@ -19,6 +19,11 @@ from moldau.runtime.ports import Clock, Tasks, Timer
 class Holder(Protocol):
     """A connection that is receiving a frame into a buffer of its own."""
 
+    @property
+    def is_receiving(self) -> bool:
+        """Whether it is up to the client that no more comes."""
+        ...
+
     def on_room(self) -> None:
         """There is room for what it asked for: it takes it now."""
         ...
@@ -109,9 +114,7 @@ class Intake:
         """Frames that arrive slowly give way to those who wait."""
         self._look = None
         oldest_s = self._clock.monotonic() - FRAME_S_MAX
-        slow = [
-            one for one, since_s in self._since_s.items() if since_s < oldest_s and one not in self._waiting
-        ]
+        slow = [one for one, since_s in self._since_s.items() if since_s < oldest_s and one.is_receiving]
         for holder in slow:
             holder.close("a request that arrives slowly holds room that others wait for")
         if self._waiting:

@@ -172,21 +172,23 @@ class FetchSessions:
         if session.uses_topic_ids != (version >= TOPIC_IDS_SINCE_VERSION):
             return FetchContext([], error=ErrorCode.fetch_session_topic_id_error)
         session.last_used_s = now_s
-        for forgotten in request.forgotten_topics_data:
-            for index in forgotten.partitions:
-                session.forget((_topic_of(forgotten), index))
-            yield
-        named = yield from _merge(session.partitions, request.topics)
-        if session_id not in self._sessions:  # it was dropped in one of the pauses
+        session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
+        try:
+            for forgotten in request.forgotten_topics_data:
+                for index in forgotten.partitions:
+                    session.forget((_topic_of(forgotten), index))
+                yield
+            named = yield from _merge(session.partitions, request.topics)
+        finally:  # also where the client goes away in one of the pauses
+            self._count(session)
+        if session_id not in self._sessions:  # it was dropped in one of them
             return FetchContext([], error=ErrorCode.fetch_session_id_not_found)
-        self._count(session)
         if self.partition_count > FETCH_SESSION_PARTITIONS_MAX:
             self._drop(session_id)
             return FetchContext([], error=ErrorCode.fetch_session_id_not_found)
         if not session.partitions:
             self._drop(session_id)
             return FetchContext([])
-        session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
         if session.follower is None:
             return FetchContext(list(session.partitions.values()), session=session, is_incremental=True)
         session.follower.fetched_s = now_s
@@ -225,8 +227,9 @@ class FetchSessions:
                 follower.ask_again()
 
     def _count(self, session: FetchSession) -> None:
-        self.partition_count += len(session.partitions) - session.counted
-        session.counted = len(session.partitions)
+        if session.id in self._sessions:
+            self.partition_count += len(session.partitions) - session.counted
+            session.counted = len(session.partitions)
 
     def _make_room(self, now_s: float, partitions: int) -> bool:
         """For one more session; those that have not been used for long give way."""

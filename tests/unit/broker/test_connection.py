@@ -486,3 +486,70 @@ def test_answers_that_nobody_takes_have_a_bound_over_all_connections(monkeypatch
     third.connection.close(None)
     first.stream.drain()
     assert first.server.backlog.bytes_held == 0
+
+
+def peers(count: int, *, bytes_max: int) -> list[Peer]:
+    """Connections of one server whose intake has so much room."""
+    found = [Peer() for _ in range(count)]
+    server = found[0].server
+    server.intake.bytes_max = bytes_max
+    for peer in found:
+        peer.server = peer.connection._server = server  # type: ignore[assignment]
+        peer.connection._frame_bytes_max = 10 << 20
+    return found
+
+
+def give_in_turns(found: list[Peer], data: bytes, *, turns: int) -> None:
+    """All send the same at the same pace, as long as the server goes along."""
+    for peer in found:
+        peer.stream.incoming.append(data)
+    for _ in range(turns):
+        for peer in found:
+            if peer.stream.readable and peer.stream.incoming:
+                peer.stream.readable()
+        found[0].server.turn()
+
+
+@pytest.mark.xfail(strict=True, reason="all of them hold some room and wait for more, for ever")
+def test_frames_that_arrive_together_and_have_no_room_together_are_all_served() -> None:
+    found = peers(6, bytes_max=4 << 20)
+    data = request(1, bytes(2 << 20))
+    give_in_turns(found, data, turns=300)
+    assert [len(peer.seen) for peer in found] == [1] * 6
+    assert found[0].server.intake.bytes_held == 0
+
+
+@pytest.mark.xfail(strict=True, reason="it waits for room, too, until those who hold it are closed")
+def test_a_small_request_in_two_pieces_is_served_while_the_intake_is_full() -> None:
+    holder, client = peers(2, bytes_max=1 << 20)
+    give_in_turns([holder], struct.pack(">i", 8 << 20) + bytes(4 << 20), turns=300)
+    holder.server.intake.take(holder.server.intake.bytes_max - holder.server.intake.bytes_held)
+    whole = request(7, bytes(100))
+    client.stream.give(whole[:20], whole[20:])
+    client.server.turn()
+    assert client.numbers() == [7] and holder.stream.is_open
+
+
+@pytest.mark.xfail(strict=True, reason="what is kept behind a pause is taken for a frame that arrives slowly")
+def test_a_whole_request_that_waits_behind_another_is_not_one_that_arrives_slowly() -> None:
+    """A client with a long poll under way asks something else; meanwhile others fill the intake."""
+    client, other = peers(2, bytes_max=100_000)
+    client.behaviour = lambda body: "park"
+    client.stream.give(request(OTHER), request(OTHER + 1))
+    assert len(client.seen) == 1  # the second is kept
+    client.server.now_s += limits.FRAME_S_MAX + 1
+    other.stream.give(struct.pack(">i", 1 << 19) + bytes(100_000), bytes(100_000), bytes(300_000))
+    assert other.stream.readable is None
+    client.server.later.pop()()
+    assert client.stream.is_open
+
+
+def test_who_was_closed_while_it_waited_for_room_is_not_heard_of_again() -> None:
+    holder, waiter = peers(2, bytes_max=1 << 20)
+    give_in_turns([holder], struct.pack(">i", 8 << 20) + bytes(4 << 20), turns=300)
+    give_in_turns([waiter], struct.pack(">i", 8 << 20) + bytes(4 << 20), turns=300)
+    waiter.connection.close(None)
+    holder.connection.close(None)
+    holder.server.turn()
+    assert holder.server.intake.bytes_held == 0 and waiter.stream.readable is None
+    assert waiter.seen == holder.seen == []

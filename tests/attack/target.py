@@ -204,11 +204,15 @@ def honest_content(target: Target) -> None:
         for _ in range(5):
             produce(client, TOPIC, 0, small_batch())
         for key_type, name in ((0, GROUP), (1, TRANSACTIONAL_ID)):
-            wanted = {"key_type": key_type, "coordinator_keys": [name]}
-            _until_ready(partial(client.ask, "FindCoordinator", 4, wanted), "coordinator")
+            find_coordinator(client, key_type, name)
         for number in range(5):
             commit_offsets(client, GROUP if not number else f"{GROUP}-{number}", TOPIC, [0])
         target.producer_id = begin_transaction(client, TRANSACTIONAL_ID)
+
+
+def find_coordinator(client: Client, key_type: int, name: str) -> None:
+    wanted = {"key_type": key_type, "coordinator_keys": [name]}
+    _until_ready(partial(client.ask, "FindCoordinator", 4, wanted), "coordinator")
 
 
 def commit_offsets(client: Client, group: str, topic: str, partitions: Sequence[int]) -> None:

@@ -152,7 +152,7 @@ def watched(topics: dict[str, int] | None = None, **config: str) -> Iterator[Wat
     }
     with (
         mock.patch.dict("os.environ", MOLDAU_FALLBACKS="1"),
-        mock.patch.object(asyncio.events.Handle, "_run", lambda handle: stretches.run(handle)),
+        mock.patch.object(asyncio.events.Handle, "_run", lambda handle: stretches.run(handle)),  # noqa: PLW0108
     ):
         gc.callbacks.append(stretches.on_collection)
         logging.getLogger("moldau").addHandler(errors)

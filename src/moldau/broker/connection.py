@@ -37,6 +37,7 @@ from moldau.base.limits import (
     SENDMSG_BYTES_MAX,
     TURN_SHARE_S,
 )
+from moldau.peers.peer import SOFTWARE_NAME as PEER_SOFTWARE
 from moldau.runtime.line import Pace
 from moldau.runtime.ports import Buffer, File, Stream
 from moldau.wire.frames import WireError
@@ -252,6 +253,11 @@ class Connection:
         grown[: self._filled] = partial
         self._hold_partial(grown)
         return grown
+
+    @property
+    def is_of_a_broker(self) -> bool:
+        """Whether another broker is at its other end, as far as it says so (KIP-511)."""
+        return self.client_software is not None and self.client_software[0] == PEER_SOFTWARE
 
     @property
     def is_receiving(self) -> bool:

@@ -153,7 +153,8 @@ class Fetch:
         return len(self._context.partitions) > FETCHED_INLINE_MAX and not is_bounded
 
     def put_in_line(self, slot: Slot) -> None:
-        self._broker.line.put(guarded(self._broker, slot, "Fetch", self.serving(slot)))
+        is_urgent = self._connection.is_of_a_broker
+        self._broker.line.put(guarded(self._broker, slot, "Fetch", self.serving(slot)), is_urgent=is_urgent)
 
     def serving(self, slot: Slot) -> Slices[None]:
         """Read and answer in slices, or wait."""

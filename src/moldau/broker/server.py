@@ -30,7 +30,6 @@ from moldau.broker.data_folders import Seldom
 from moldau.broker.intake import Intake
 from moldau.broker.metrics import Metrics
 from moldau.config.listeners import Endpoint
-from moldau.peers.peer import SOFTWARE_NAME as PEER_SOFTWARE
 from moldau.runtime.line import Line
 from moldau.runtime.ports import Listener, Runtime, Stream, Timer
 
@@ -217,7 +216,7 @@ class Server:
     @property
     def _has_clients(self) -> bool:
         """Who says what it is (KIP-511), and is not another broker."""
-        return any(c.client_software and c.client_software[0] != PEER_SOFTWARE for c in self.connections)
+        return any(c.client_software and not c.is_of_a_broker for c in self.connections)
 
     def _look_at_recent(self) -> None:
         """Look at all that were active since the last time. libuv stops to watch a socket when it tells of a reset: one

@@ -86,10 +86,12 @@ class Line:
     def __len__(self) -> int:
         return len(self._queue) + len(self._waiting)
 
-    def put(self, work: Slices[None]) -> None:
-        """Run it to its end, in slices."""
+    def put(self, work: Slices[None], *, is_urgent: bool = False) -> None:
+        """Run it to its end, in slices. What is urgent begins before all that has not begun yet."""
         if self._under_way < UNDER_WAY_MAX:
             self._begin(work)
+        elif is_urgent:
+            self._waiting.appendleft(work)
         else:
             self._waiting.append(work)
 

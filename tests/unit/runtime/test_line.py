@@ -134,3 +134,14 @@ def test_what_work_comes_to_is_the_same_whole_and_in_line() -> None:
         return result
 
     assert whole(add()) == asyncio.run(run()) == 1225
+
+
+def test_what_is_urgent_begins_before_what_has_not_begun() -> None:
+    loop, seen = Loop(), []
+    for number in range(UNDER_WAY_MAX + 3):
+        loop.line.put(count(10, seen, f"{number}-"))
+    loop.line.put(count(10, seen, "urgent-"), is_urgent=True)
+    while loop.soon:
+        loop.turn()
+    order = list(dict.fromkeys(one.split("-")[0] for one in seen))
+    assert order[: UNDER_WAY_MAX + 1] == [*map(str, range(UNDER_WAY_MAX)), "urgent"]

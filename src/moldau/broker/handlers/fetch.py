@@ -55,7 +55,8 @@ def serve(
         frame = connection.lasting(frame)
         slot = connection.park(held_bytes=len(frame))
         serving = _serve_in_line(broker, slot, frame, position, version, correlation_id)
-        broker.line.put(guarded(broker, slot, "Fetch", serving))
+        is_urgent = connection.is_of_a_broker  # replication goes before what clients put in line
+        broker.line.put(guarded(broker, slot, "Fetch", serving), is_urgent=is_urgent)
         return None
     request = decode_request(API_KEY, version, frame, position)
     fetch = whole(_open(broker, connection, request, version, correlation_id))

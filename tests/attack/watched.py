@@ -19,6 +19,7 @@ from unittest import mock
 
 from moldau.broker.intake import Intake
 from moldau.broker.node import Broker
+from moldau.runtime.real.process import tune_gc
 from moldau.testing import Cluster
 
 from .client import Client
@@ -126,11 +127,8 @@ class Watched:
     def answers(self) -> bool:
         """Whether it serves somebody else."""
         with self.client() as client:
-            return bool(
-                client.ask(
-                    "ApiVersions", 3, {"client_software_name": "a", "client_software_version": "1"}
-                ).api_keys
-            )
+            asked = {"client_software_name": "a", "client_software_version": "1"}
+            return bool(client.ask("ApiVersions", 3, asked).api_keys)
 
     def settle(self) -> None:
         """Nothing of a request is left: neither work in line nor room in the intake, for nobody is there any more."""
@@ -153,6 +151,7 @@ def watched(topics: dict[str, int] | None = None, **config: str) -> Iterator[Wat
     with (
         mock.patch.dict("os.environ", MOLDAU_FALLBACKS="1"),
         mock.patch.object(asyncio.events.Handle, "_run", lambda handle: stretches.run(handle)),  # noqa: PLW0108
+        _as_in_a_process_of_its_own(),
     ):
         gc.callbacks.append(stretches.on_collection)
         logging.getLogger("moldau").addHandler(errors)
@@ -162,3 +161,15 @@ def watched(topics: dict[str, int] | None = None, **config: str) -> Iterator[Wat
         finally:
             logging.getLogger("moldau").removeHandler(errors)
             gc.callbacks.remove(stretches.on_collection)
+
+
+@contextmanager
+def _as_in_a_process_of_its_own() -> Iterator[None]:
+    """What tests have left in this process is not looked at again and again by the collector."""
+    before = gc.get_threshold()
+    tune_gc()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)

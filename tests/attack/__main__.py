@@ -36,28 +36,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     limits = Limits(options.limit_ms, options.limit_mb)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # as with Ctrl-C, what was started is ended
-    rows: dict[str, Sequence[Row]] = {}
+    rows: dict[str, list[Row]] = {}
     try:
         for on_kafka in [options.on == "kafka"] + [True] * (options.kafka and options.on != "kafka"):
-            rows["Apache Kafka" if on_kafka else "Moldau"] = _run(attacks, options, limits, on_kafka)
+            _run(attacks, options, limits, on_kafka, rows)
     except (Unavailable, StartFailed) as problem:
         print(f"COULD NOT RUN: {problem}", flush=True)
         return 1
     if len(rows) == 2:
         print("\n" + beside(*rows.values()))
-    if options.json:
-        write_json(options.json, rows)
     first = next(iter(rows.values()))
     return 1 if any(row.complaints(limits) for row in first) else 0
 
 
-def _run(attacks: Sequence[Attack], options: argparse.Namespace, limits: Limits, on_kafka: bool) -> list[Row]:
-    print(f"\n{'Apache Kafka' if on_kafka else 'Moldau'}\n{HEAD}\n{UNITS}", flush=True)
+def _run(
+    attacks: Sequence[Attack],
+    options: argparse.Namespace,
+    limits: Limits,
+    on_kafka: bool,
+    rows: dict[str, list[Row]],
+) -> None:
+    """Print and keep each row as it comes: a run that is ended half-way has told what it knows."""
+    name = "Apache Kafka" if on_kafka else "Moldau"
+    rows[name] = []
+
+    def tell(row: Row) -> None:
+        rows[name].append(row)
+        print(line(row, limits), flush=True)
+        if options.json:
+            write_json(options.json, rows)
+
+    print(f"\n{name}\n{HEAD}\n{UNITS}", flush=True)
     seconds = options.seconds or (SECONDS_QUICK if options.part == "quick" else SECONDS)
-    runner = Runner(on_kafka, seconds, lambda row: print(line(row, limits), flush=True))
-    rows = runner.run(attacks)
-    print(f"\n{summary(rows, limits)}", flush=True)
-    return rows
+    Runner(on_kafka, seconds, tell).run(attacks)
+    print(f"\n{summary(rows[name], limits)}", flush=True)
 
 
 def _is_chosen(attack: Attack, options: argparse.Namespace) -> bool:

@@ -7,13 +7,14 @@ from functools import partial
 from typing import Any
 
 from . import target as content
-from .attack import Attack, one, request
+from .attack import Attack, in_turn, one, request
 from .client import Client
 from .requests import Raw, element_of, frame
 from .target import Target
 
 COUNT = 100_000
 LONG_NAME = "l" * 249
+STEP = 10_000
 SPOILING = (
     "CreateTopics",
     "CreatePartitions",
@@ -80,6 +81,8 @@ def _topics() -> Iterator[Attack]:
 
     yield _attack("100,000 assignments to validate", "CreatePartitions", 3, assigned)
 
+    yield Attack("CreatePartitions, a name of 249 letters past 100,000", in_turn(_growing), spoils=True)
+
     def altered(_: Target) -> dict[str, Any]:
         configs = many(
             "IncrementalAlterConfigs",
@@ -90,6 +93,15 @@ def _topics() -> Iterator[Attack]:
         return {"resources": [{"resource_type": 2, "resource_name": content.TOPIC, "configs": configs}]}
 
     yield _attack("one config 100,000 times", "IncrementalAlterConfigs", 1, altered)
+
+
+def _growing(_: Target) -> Iterator[tuple[str, int, bytes]]:
+    """As many partitions at a time as one request may make; the last ones have folders with names too long."""
+    topic = {"name": LONG_NAME, "num_partitions": STEP, "replication_factor": 1}
+    yield "CreateTopics", 7, frame("CreateTopics", 7, {"topics": [topic], "timeout": 60_000})
+    for count in range(2 * STEP, COUNT + 2 * STEP, STEP):
+        wanted = {"name": LONG_NAME, "count": count, "assignments": None}
+        yield "CreatePartitions", 3, frame("CreatePartitions", 3, {"topics": [wanted], "timeout": 60_000})
 
 
 def _partitions() -> Iterator[Attack]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -106,7 +106,7 @@ def _wait(row: Row) -> str:
     return (">" if row.is_late else "") + format(row.worst_ms, ",.1f")
 
 
-def write_json(path: Path, rows: dict[str, Sequence[Row]]) -> None:
+def write_json(path: Path, rows: Mapping[str, Sequence[Row]]) -> None:
     path.write_text(
         json.dumps({name: [asdict(row) for row in some] for name, some in rows.items()}, indent=1)
     )

@@ -19,6 +19,10 @@ STUCK_S = 1.0
 """A broker that does not answer so long after an attack was cut off is killed."""
 MEMORY_BACK_S = 4.0
 """How long memory may take to come back; that is waited for only where an attack took much."""
+CALM_MS = 50
+CALM_S = 0.2
+CALM_TRIES = 15
+"""After an attack that made others wait, a broker is used again only when nobody waits any more."""
 MUCH_MB = 50
 BLOATED_MB = 100
 """With so much left behind, the next attack gets a fresh broker: its figures are its own."""
@@ -33,20 +37,20 @@ class Runner:
     tell: Callable[[Row], None]
     _target: Target | None = None
     _pinger: Pinger | None = None
+    _last_worst_ms: float = 0.0
 
-    def run(self, attacks: Sequence[Attack]) -> list[Row]:
-        rows = []
+    def run(self, attacks: Sequence[Attack]) -> None:
         try:
             for attack in [Attack("idle", _idle), *attacks]:
                 if attack.on_kafka or not self.on_kafka:
-                    rows.append(self._run(attack))
-                    self.tell(rows[-1])
+                    self.tell(self._run(attack))
         finally:
             self._end()
-        return rows
 
     def _run(self, attack: Attack) -> Row:
         if attack.wants_its_own:
+            self._end()
+        if not self._is_calm():
             self._end()
         target, pinger = self._broker(attack)
         started = time.monotonic()
@@ -59,6 +63,18 @@ class Runner:
         if row.serves != "yes" or attack.spoils or attack.wants_its_own or row.after_mb > BLOATED_MB:
             self._end()
         return row
+
+    def _is_calm(self) -> bool:
+        """Whether the last attack is really over: what it left to do would be put down to the next one."""
+        if self._pinger is None or self._last_worst_ms < CALM_MS:
+            return True
+        for _ in range(CALM_TRIES):
+            self._pinger.begin()
+            time.sleep(CALM_S)
+            seen = self._pinger.end(CALM_S)
+            if not seen.is_waiting and seen.worst_ms < CALM_MS:
+                return True
+        return False
 
     def _measure(
         self,
@@ -77,6 +93,7 @@ class Runner:
         time.sleep(SETTLE_S)
         left_s = max(STUCK_S, started + self.seconds - time.monotonic()) if target.is_alive() else 0.1
         seen = pinger.end(left_s)
+        self._last_worst_ms = seen.worst_ms
         peak_mb = (seen.peak_bytes - target.idle_bytes) / MB
         serves = "no: stuck" if seen.is_waiting and target.is_alive() else target.serves()
         after_mb = (

@@ -73,10 +73,14 @@ def _run(
 
 
 def _is_chosen(attack: Attack, options: argparse.Namespace) -> bool:
-    pattern = options.only if any(letter in options.only for letter in "*?[") else f"*{options.only}*"
-    return (options.part == "all" or attack.is_quick) and fnmatch.fnmatchcase(
-        attack.name.lower(), pattern.lower()
-    )
+    is_in_part = options.part == "all" or attack.is_quick
+    return is_in_part and any(_matches(attack.name, pattern) for pattern in options.only.split("|"))
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """A plain word is a part of the name."""
+    whole = pattern if any(letter in pattern for letter in "*?[") else f"*{pattern}*"
+    return fnmatch.fnmatchcase(name.lower(), whole.lower())
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -87,7 +91,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--kafka", action="store_true", help="Apache Kafka's figures beside")
     parser.add_argument("--part", choices=["all", "quick"], default="all", help="quick: a few minutes")
     parser.add_argument(
-        "--only", default="*", metavar="PATTERN", help="attacks with such a name, or part of one"
+        "--only",
+        default="*",
+        metavar="PATTERN",
+        help="attacks with such a name, or such a part in it; several with | between",
     )
     parser.add_argument("--list", action="store_true", help="print the names of the attacks")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")

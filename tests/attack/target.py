@@ -7,7 +7,9 @@ a partition with many producers. `serves` tells whether an honest client can sti
 from __future__ import annotations
 
 import contextlib
+import os
 import random
+import shutil
 import sys
 import tempfile
 import time
@@ -43,6 +45,8 @@ HEAVY_BYTES = 900_000
 WIDE_GROUP = "attack-wide-group"
 TRANSACTIONAL_ID = "attack-transaction"
 START_TIMEOUT_S = 120
+MEMORY_DISK = "/dev/shm"
+MEMORY_DISK_BYTES_MIN = 4_000_000_000
 SERVES_TIMEOUT_S = 5
 
 
@@ -55,6 +59,16 @@ class MoldauHere(MoldauServer):
 
     def environment(self) -> Mapping[str, str]:
         return {**super().environment(), "PYTHONPATH": ":".join(filter(None, sys.path))}
+
+
+def data_room() -> str | None:
+    """Where the broker's data go: $TMPDIR if it is set, else memory where there is room for them.
+
+    A broker is replaced often, and to remove 10,000 partitions from a disk takes longer than most attacks.
+    """
+    if "TMPDIR" in os.environ or not os.path.isdir(MEMORY_DISK):
+        return None
+    return MEMORY_DISK if shutil.disk_usage(MEMORY_DISK).free > MEMORY_DISK_BYTES_MIN else None
 
 
 class ContentFailed(Exception):
@@ -73,7 +87,9 @@ class Target:
     ) -> None:
         self.is_kafka = on_kafka
         self.http_address: str | None = None
-        self._folder = tempfile.TemporaryDirectory(prefix="moldau-attack-", ignore_cleanup_errors=True)
+        self._folder = tempfile.TemporaryDirectory(
+            prefix="moldau-attack-", dir=data_room(), ignore_cleanup_errors=True
+        )
         self.server: Server = (KafkaServer if on_kafka else MoldauHere)(Path(self._folder.name))
         self.server.open_files_max = open_files_max
         if not on_kafka:

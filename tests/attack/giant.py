@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from . import target as content
-from .attack import Attack, in_turn, one, request
-from .client import Client
+from .attack import Attack, CarryOut, Outcome, in_turn, one, request
+from .client import Client, first_error
 from .requests import Raw, element_of, frame
 from .target import Target
 
@@ -81,7 +83,7 @@ def _topics() -> Iterator[Attack]:
 
     yield _attack("100,000 assignments to validate", "CreatePartitions", 3, assigned)
 
-    yield Attack("CreatePartitions, a name of 249 letters past 100,000", in_turn(_growing), spoils=True)
+    yield Attack("CreatePartitions, a name of 249 letters past 100,000", _grown_past_names, spoils=True)
 
     def altered(_: Target) -> dict[str, Any]:
         configs = many(
@@ -93,6 +95,25 @@ def _topics() -> Iterator[Attack]:
         return {"resources": [{"resource_type": 2, "resource_name": content.TOPIC, "configs": configs}]}
 
     yield _attack("one config 100,000 times", "IncrementalAlterConfigs", 1, altered)
+
+
+def _grown_past_names(target: Target) -> CarryOut:
+    """Grow a topic until `<topic>-100000` is too long for a folder, and see whether the broker outlives it."""
+    grow = in_turn(_growing)(target)
+
+    def carry_out(deadline_s: float) -> Outcome:
+        outcome = grow(deadline_s)
+        wanted = [{"partition_index": COUNT, "timestamp": -1}]
+        values = {"replica_id": -1, "topics": [{"name": LONG_NAME, "partitions": wanted}]}
+        while target.is_alive() and time.monotonic() < deadline_s:
+            with suppress(OSError), target.client(5) as client:
+                error = first_error(client.ask("ListOffsets", 7, values))
+                if error in (None, "kafka_storage_error", "unknown_topic_or_partition"):
+                    break
+            time.sleep(0.2)
+        return outcome
+
+    return carry_out
 
 
 def _growing(_: Target) -> Iterator[tuple[str, int, bytes]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from array import array
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice, product
-from string import ascii_lowercase, digits
+from string import ascii_letters, digits
 
 from moldau.records.compression import Codec
 
@@ -35,15 +37,27 @@ def produce_frame(topic: str, batch: bytes, partitions: int, version: int = 9) -
     return frame("Produce", version, values)
 
 
+def int32_rows(count: int, *after: int) -> Raw:
+    """Elements of an int32 that counts up and some that stay, quickly: there are millions of them."""
+    width = 1 + len(after)
+    numbers = array("i", bytes(4 * width * count))
+    numbers[0::width] = array("i", range(count))
+    for place, value in enumerate(after, 1):
+        numbers[place::width] = array("i", [value]) * count
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return Raw(count, numbers.tobytes())
+
+
 def null_record_sets(_: Target) -> bytes:
-    data = repeated("Produce", 8, "topic_data.partition_data", {"index": 0, "records": None}, 13_000_000)
-    topics = [{"name": content.TOPIC, "partition_data": data}]
+    """Index, and -1 for no records: eight bytes each before compact lengths."""
+    topics = [{"name": content.TOPIC, "partition_data": int32_rows(13_000_000, -1)}]
     return frame("Produce", 8, {"acks": 1, "timeout": 1000, "topic_data": topics})
 
 
 def fetch_of_many(_: Target) -> bytes:
-    one_of_them = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}
-    partitions = repeated("Fetch", 4, "topics.partitions", one_of_them, 6_400_000)
+    """Partition, offset (an int64) and the most bytes: sixteen bytes each in version 4."""
+    partitions = int32_rows(6_400_000, 0, 0, 1)
     return frame("Fetch", 4, {"topics": [{"topic": content.TOPIC, "partitions": partitions}]})
 
 
@@ -55,7 +69,7 @@ def describe_configs(resource_type: int, name: str, count: int) -> Prepare:
 
 def short_names(count: int) -> Raw:
     """Different names of four letters, as non-compact strings."""
-    letters = map("".join, product(ascii_lowercase + digits + "-_", repeat=4))
+    letters = map("".join, product(ascii_letters + digits + "-_", repeat=4))
     return Raw(count, b"".join(b"\0\4" + name.encode() for name in islice(letters, count)))
 
 

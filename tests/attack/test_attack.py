@@ -17,6 +17,7 @@ from moldau.wire.schema import message_class
 from .catalogue import all_attacks
 from .client import volley
 from .from_schema import array_frame, versions_of
+from .issue import int32_rows, short_names
 from .pinger import percentile
 from .records import bomb, long_valid_batch, tiny_records
 from .report import Limits, Row, beside, line
@@ -151,3 +152,15 @@ def test_rows_over_the_limits_are_marked() -> None:
     ]
     assert "60.0!" in line(slow, limits) and "!" not in line(good, limits) and "+400!" in line(fat, limits)
     assert "slow" in beside([slow], [good]) and "60.0" in beside([slow], [slow]).splitlines()[1]
+
+
+def test_rows_of_integers_are_elements_of_their_arrays() -> None:
+    topics = [{"name": "t", "partition_data": int32_rows(3, -1)}]
+    request = decoded(frame("Produce", 8, {"acks": 1, "topic_data": topics}))
+    found = elements_at(request, ("topic_data", "partition_data"))
+    assert [(each.index, each.records) for each in found] == [(0, None), (1, None), (2, None)]
+
+
+def test_short_names_are_as_many_as_they_claim() -> None:
+    names = short_names(2_770_000)
+    assert len(names.data) == 6 * names.count

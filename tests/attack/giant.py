@@ -108,7 +108,7 @@ def _grown_past_names(target: Target) -> CarryOut:
         while target.is_alive() and time.monotonic() < deadline_s:
             with suppress(OSError), target.client(5) as client:
                 error = first_error(client.ask("ListOffsets", 7, values))
-                if error in (None, "kafka_storage_error", "unknown_topic_or_partition"):
+                if error in (None, "kafka_storage_error"):
                     break
             time.sleep(0.2)
         return outcome

@@ -184,7 +184,7 @@ class _Pinging:
     def _note(self, wait_s: float) -> None:
         if wait_s > self._worst_s:
             self._worst_s = wait_s
-            self._starved_of_worst_s = starved_s(self._pid) - self._starved_before_s
+            self._starved_of_worst_s = max(0.0, starved_s(self._pid) - self._starved_before_s)
 
     # The connection
 

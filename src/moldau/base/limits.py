@@ -7,8 +7,10 @@ RECEIVE_BUFFER_BYTES = 256 * 1024
 
 PRIVATE_BUFFER_BYTES_MIN = 4 * 1024
 PRIVATE_BUFFER_GROWTH = 4
+PRIVATE_BUFFER_STEP_BYTES = 4 * 1024 * 1024
 """A frame that does not fit gets a buffer of its own, at most four times what has really arrived: a client that
-announces 100 MB and sends 10 bytes costs 4 KB."""
+announces 100 MB and sends 10 bytes costs 4 KB. It grows by no more than so much at a time: memory that is touched for
+the first time takes up to 2 ms a megabyte on a virtual machine."""
 
 INTAKE_BYTES_MAX = 96 * 1024 * 1024
 """Requests in memory over all connections, received in part or being served, where `queued.max.request.bytes` says

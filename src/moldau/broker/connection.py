@@ -32,6 +32,7 @@ from moldau.base.limits import (
     OUTPUT_ITEMS_HELD_MAX,
     PRIVATE_BUFFER_BYTES_MIN,
     PRIVATE_BUFFER_GROWTH,
+    PRIVATE_BUFFER_STEP_BYTES,
     SENDFILE_BYTES_MAX,
     SENDMSG_BUFFERS_MAX,
     SENDMSG_BYTES_MAX,
@@ -206,7 +207,7 @@ class Connection:
             if not is_small and not self._server.intake.may_grow(self, size - self._filled):
                 self._waits_for_room = True
                 raise BlockingIOError
-            partial = self._grow(partial)
+            self._grow(partial)
         received = self.stream.recv_into(memoryview(partial)[self._filled :])
         if not received:
             return 0
@@ -246,13 +247,13 @@ class Connection:
             self._filled = 0
         self._partial = partial
 
-    def _grow(self, partial: bytearray) -> bytearray:
-        """A larger buffer for the frame that has filled this one."""
+    def _grow(self, partial: bytearray) -> None:
+        """Make the buffer larger that a frame has filled: in place, which moves large ones without a copy."""
         frame_bytes = LENGTH.unpack_from(partial)[0] + LENGTH_BYTES
-        grown = bytearray(_buffer_bytes(frame_bytes, self._filled))
-        grown[: self._filled] = partial
-        self._hold_partial(grown)
-        return grown
+        more = _buffer_bytes(frame_bytes, self._filled) - len(partial)
+        partial += bytes(more)
+        self._server.intake.take(more)
+        self._server.intake.receives(self)
 
     @property
     def is_of_a_broker(self) -> bool:
@@ -584,7 +585,8 @@ class Connection:
 
 
 def _buffer_bytes(frame_bytes: int, arrived_bytes: int) -> int:
-    return min(frame_bytes, max(PRIVATE_BUFFER_BYTES_MIN, arrived_bytes * PRIVATE_BUFFER_GROWTH))
+    grown = max(PRIVATE_BUFFER_BYTES_MIN, arrived_bytes * PRIVATE_BUFFER_GROWTH)
+    return min(frame_bytes, grown, arrived_bytes + PRIVATE_BUFFER_STEP_BYTES)
 
 
 class _Sending:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 import struct
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -15,6 +16,7 @@ from moldau.bench.raw import frame, request_class
 from moldau.records.batch import CRC, CRC_POSITION, HEADER, BatchHeader, crc_of, read_header
 from moldau.records.compression import Codec, compress
 from moldau.records.record import Record, assemble, build_batch
+from moldau.wire.primitives import pack_uvarint
 from moldau.wire.schema import FieldSpec, field_specs
 
 TOPICS = ("fuzz-plain", "fuzz-compact", "fuzz-gzip", "fuzz-append-time")
@@ -207,4 +209,88 @@ def bad_batches() -> st.SearchStrategy[bytes]:
         spoiled_records(),
         st.lists(batches() | lying_batches(), max_size=3).map(joined),
         st.binary(max_size=100),
+    )
+
+
+# Large requests: what is longer than INLINE_REQUEST_BYTES_MAX is decoded and served in slices
+
+COUNTS = [0, 1, 2, 126, 127, 128, 16_383, 16_384, 99_999, 100_000, 100_001, 2**31 - 1, 2**32 - 1]
+
+
+@cache
+def large_structs(api_key: int, version: int) -> st.SearchStrategy[Any]:
+    """A request one of whose arrays, at any depth, has thousands of elements: few different ones, repeated."""
+    return requests(api_key, version).flatmap(_repeated)
+
+
+@st.composite
+def _repeated(draw: st.DrawFn, request: Any) -> Any:
+    paths = list(_arrays(request))
+    if not paths:
+        return request
+    return _with_array(request, draw(st.sampled_from(paths)), draw(st.sampled_from([600, 3_000, 12_000])))
+
+
+def _arrays(struct_: Any, before: tuple[tuple[str, int], ...] = ()) -> Iterator[tuple[tuple[str, int], ...]]:
+    """Where arrays with elements are; the last step names the array."""
+    for spec in field_specs(type(struct_)):
+        value = getattr(struct_, spec.name)
+        if spec.is_array and value:
+            yield (*before, (spec.name, 0))
+            if spec.struct:
+                for number, inner in enumerate(value):
+                    yield from _arrays(inner, (*before, (spec.name, number)))
+
+
+def _with_array(struct_: Any, path: tuple[tuple[str, int], ...], count: int) -> Any:
+    (name, number), *rest = path
+    value = getattr(struct_, name)
+    if not rest:
+        return replace(struct_, **{name: (value * (count // len(value) + 1))[:count]})
+    changed = _with_array(value[number], tuple(rest), count)
+    return replace(struct_, **{name: (*value[:number], changed, *value[number + 1 :])})
+
+
+def large_bodies(served: list[tuple[int, int]]) -> st.SearchStrategy[bytes]:
+    """Whole and well-formed, and mostly too long to be served at once."""
+    return st.sampled_from(served).flatmap(lambda api: large_structs(*api)).map(lambda r: frame(r)[4:])
+
+
+@st.composite
+def spoiled_large(draw: st.DrawFn, bodies: st.SearchStrategy[bytes]) -> bytes:
+    """A large body whose structure lies: counts, nulls in the middle, sections of tagged fields, a piece repeated or
+    missing. Places are chosen at the beginning, where the counts of outer arrays are, or anywhere."""
+    data = bytearray(draw(bodies))
+    for _ in range(draw(st.integers(1, 3))):
+        if len(data) < 16:
+            break
+        at = draw(st.integers(10, min(len(data), 80) - 1) | st.integers(10, len(data) - 1))
+        match draw(st.sampled_from(["count", "compact count", "null", "tags", "repeat", "drop", "end"])):
+            case "count":
+                data[at : at + 4] = (draw(st.sampled_from(COUNTS)) % 2**32).to_bytes(4, "big")
+            case "compact count":
+                data[at : at + 1] = pack_uvarint(draw(st.sampled_from(COUNTS)))
+            case "null":
+                data[at : at + 1] = draw(st.sampled_from([b"\0", b"\xff", b"\xff\xff", b"\xff\xff\xff\xff"]))
+            case "tags":
+                data[at : at + 1] = draw(tag_sections())
+            case "repeat":
+                size = draw(st.integers(1, 64))
+                data[at:at] = bytes(data[at : at + size]) * draw(st.sampled_from([1, 50, 2_000]))
+            case "drop":
+                del data[at : at + draw(st.sampled_from([1, 2, 7, 500]))]
+            case "end":
+                del data[at:]
+    return bytes(data)
+
+
+@st.composite
+def tag_sections(draw: st.DrawFn) -> bytes:
+    """Tagged fields that nobody knows, some within others, and known tags with anything in them."""
+    content = draw(st.binary(max_size=8))
+    for _ in range(draw(st.integers(0, 12))):  # each the content of the next
+        content = b"\x01" + pack_uvarint(draw(st.integers(0, 40))) + pack_uvarint(len(content)) + content
+    lie = draw(st.sampled_from([0, 0, 0, 1, 63, 64, 65, 10_000]))
+    return (
+        pack_uvarint(1 + lie) + pack_uvarint(draw(st.integers(0, 4))) + pack_uvarint(len(content)) + content
     )

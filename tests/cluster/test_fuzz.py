@@ -49,22 +49,36 @@ class Patient:
     served: list[tuple[int, int]]
     memory_before_bytes: int
 
-    def exchange(self, data: bytes) -> bytes:
-        """Send what may be nonsense, say that no more comes, and read to the end: an answer, or a closed connection."""
-        received = b""
+    def exchange(self, data: bytes, *, is_patient: bool = False) -> bytes:
+        """Send what may be nonsense, say that no more comes, and read to the end: an answer, or a closed connection.
+        Patient clients say so only when they have all answers: before, it ends the work on a large request."""
+        received = bytearray()
+        missing = frames_in(data) if is_patient else 0
         connection = socket.create_connection(("127.0.0.1", self.server.port), ANSWER_TIMEOUT_S)
         with connection, contextlib.suppress(ConnectionError):
             connection.sendall(data)
-            connection.shutdown(socket.SHUT_WR)
+            while frames_in(received) < missing and (chunk := connection.recv(1 << 16)):
+                received += chunk
+            with contextlib.suppress(OSError):  # it may be closed already
+                connection.shutdown(socket.SHUT_WR)
             while chunk := connection.recv(1 << 16):
                 received += chunk
-        return received
+        return bytes(received)
 
     def check(self) -> None:
         assert not self.server.ended(), f"the broker ended:\n{self.server.output()}"
         assert self.canary.problems == []
         growth = peak_rss_bytes(self.server.pid) - self.memory_before_bytes
         assert growth < MEMORY_GROWTH_BYTES_MAX, f"memory grew by {growth >> 20} MB"
+
+
+def frames_in(data: bytes | bytearray) -> int:
+    """Whole ones, from the beginning."""
+    count = position = 0
+    while position + 4 <= len(data):
+        position += 4 + struct.unpack_from(">i", data, position)[0]
+        count += position <= len(data)
+    return count
 
 
 def peak_rss_bytes(pid: int) -> int:
@@ -105,7 +119,9 @@ def served_by(bootstrap: str) -> list[tuple[int, int]]:
     ]
 
 
-def fuzzed(patient: Patient, cases: int, seed: int, inputs: st.SearchStrategy[bytes]) -> list[bytes]:
+def fuzzed(
+    patient: Patient, cases: int, seed: int, inputs: st.SearchStrategy[bytes], *, is_patient: bool = False
+) -> list[bytes]:
     """Feed the broker; returns what it answered."""
     answers: list[bytes] = []
 
@@ -119,7 +135,7 @@ def fuzzed(patient: Patient, cases: int, seed: int, inputs: st.SearchStrategy[by
     )
     @given(inputs)
     def feed(data: bytes) -> None:
-        answers.append(patient.exchange(data))
+        answers.append(patient.exchange(data, is_patient=is_patient))
         if len(answers) % 100 == 0:
             patient.check()
 
@@ -205,6 +221,63 @@ def test_decompression_bombs_do_not_unfold(patient: Patient, seed: Callable[[int
         fuzz.bombs(),
     )
     fuzzed(patient, 40, seed(USUAL_SEED), requests)
+
+
+def test_large_requests_with_senseless_values_are_answered(
+    patient: Patient, seed: Callable[[int], int]
+) -> None:
+    """Repeated elements at any depth. All are well-formed: who is not answered asked for more than is allowed."""
+    whole = fuzz.large_bodies(always_answered(patient)).map(lambda body: struct.pack(">i", len(body)) + body)
+    answers = fuzzed(patient, 250, seed(USUAL_SEED), whole, is_patient=True)
+    assert sum(map(bool, answers)) > len(answers) // 2
+
+
+def test_large_requests_whose_structure_lies(patient: Patient, seed: Callable[[int], int]) -> None:
+    spoiled = fuzz.spoiled_large(fuzz.large_bodies(patient.served))
+    fuzzed(patient, 600, seed(USUAL_SEED), fuzz.frames(spoiled))
+
+
+def test_large_requests_that_are_cut_off_or_closed_in_the_middle(
+    patient: Patient, seed: Callable[[int], int]
+) -> None:
+    """Some are closed before they have arrived, others while they are served: `exchange` ends its side at once."""
+    bodies = fuzz.large_bodies(patient.served).map(lambda body: struct.pack(">i", len(body)) + body)
+    cut = st.tuples(bodies, st.integers(0, 100)).map(lambda case: case[0][: len(case[0]) * case[1] // 100])
+    fuzzed(patient, 300, seed(USUAL_SEED), cut)
+
+
+def test_large_requests_and_small_ones_behind_them_are_answered_in_order(
+    patient: Patient, seed: Callable[[int], int]
+) -> None:
+    """As far as they are answered: one that is refused ends the connection, and nothing comes out of turn."""
+    small = frame(api_versions_request())
+
+    def numbered(bodies: list[bytes]) -> bytes:
+        frames = [struct.pack(">i", len(body)) + body for body in (*bodies, *[small[4:]] * 3)]
+        return b"".join(
+            data[:8] + struct.pack(">i", number) + data[12:] for number, data in enumerate(frames)
+        )
+
+    many = st.lists(fuzz.large_bodies(always_answered(patient)), min_size=2, max_size=3).map(numbered)
+    answers = fuzzed(patient, 120, seed(USUAL_SEED), many, is_patient=True)
+    for answer in answers:
+        found = correlation_ids(answer)
+        assert found == list(range(len(found)))
+    assert sum(len(correlation_ids(answer)) >= 5 for answer in answers) > len(answers) // 2
+
+
+def always_answered(patient: Patient) -> list[tuple[int, int]]:
+    """All but Produce, which may ask for no answer."""
+    return [(key, version) for key, version in patient.served if key != 0]
+
+
+def correlation_ids(answer: bytes) -> list[int]:
+    found, position = [], 0
+    while position < len(answer):
+        size, number = struct.unpack_from(">ii", answer, position)
+        found.append(number)
+        position += 4 + size
+    return found
 
 
 def test_what_was_stored_meanwhile_is_readable_and_survives_a_restart(patient: Patient) -> None:

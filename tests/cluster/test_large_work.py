@@ -6,8 +6,10 @@ Limits that keep attackers away leave room for it. `test_much` has topics and re
 from __future__ import annotations
 
 import socket
+import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,13 +30,19 @@ NOW_MS = int(time.time() * 1000)
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MoldauHere]:
+def server() -> Iterator[MoldauHere]:
+    with tempfile.TemporaryDirectory(prefix="moldau-large-") as folder:  # 100,000 files are not to be kept
+        yield from serving(Path(folder))
+
+
+def serving(folder: Path) -> Iterator[MoldauHere]:
     settings = {
         "auto.create.topics.enable": "false",
         "moldau.max.partitions.per.broker": 50_000,
+        "message.max.bytes": 10_000_000,  # one record holds a whole group of the classic protocol
         "group.initial.rebalance.delay.ms": 5_000,  # so that a whole crowd is in its first generation
     }
-    with MoldauHere(tmp_path_factory.mktemp("large"), settings) as found:
+    with MoldauHere(folder, settings) as found:
         with Client(found.bootstrap_servers, 200) as client:
             create_topic(client, WIDE, 10_000)
             grown = {"name": WIDE, "count": PARTITIONS, "assignments": None}

@@ -209,7 +209,6 @@ def test_one_batch_of_90_mb_is_appended_and_readable(client: Client) -> None:
     assert error == 0 and value in read(client, 7, offset)
 
 
-@pytest.mark.xfail(strict=True, reason="six frames hold all room together and wait for more of it")
 def test_six_clients_send_100_mb_at_the_same_time(server: MoldauHere) -> None:
     """They wait for each other, and none is sent away."""
     data = produce(HUGE, {index: batch(bytes(1_000_000)) for index in range(100)}, acks=1)

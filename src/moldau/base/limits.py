@@ -109,8 +109,8 @@ DESCRIPTORS_INTERNAL_SHARE = 16
 """Descriptors that are neither of log files nor of accepted connections: the store, locks, what threads open for one
 call, connections to other brokers. One in sixteen, within these bounds."""
 
-FETCH_SESSION_PARTITIONS_MAX = 300_000
-"""Partitions in all incremental fetch sessions: 120 MB. Further readers fetch without a session."""
+FETCH_SESSION_PARTITIONS_MAX = 200_000
+"""Partitions in all incremental fetch sessions: 80 MB. Further readers fetch without a session."""
 
 FETCHED_INLINE_MAX = 64
 """Partitions that a fetch reads at once; one of more reads them in slices."""

@@ -37,7 +37,14 @@ from moldau.runtime.line import Pace, Slices, in_line
 from moldau.runtime.ports import Address
 from moldau.wire.apis import API_VERSIONS, APIS
 from moldau.wire.codec import decode_request, decoding, encode_response, encoding
-from moldau.wire.frames import SIZE, WireError, client_id_of, parse_request_header, response_frame
+from moldau.wire.frames import (
+    SIZE,
+    WireError,
+    client_id_of,
+    parse_request_header,
+    response_frame,
+    response_header,
+)
 from moldau.wire.writer import TooLarge
 
 log = logging.getLogger(__name__)
@@ -69,6 +76,12 @@ class Asked(NamedTuple):
 
     def frame(self, body: bytes) -> bytes:
         return response_frame(self.route.api_key, self.version, self.correlation_id, body)
+
+    def frame_of(self, pieces: list[bytes]) -> Answer:
+        """A large answer stays in pieces, so that it is in memory once."""
+        size = sum(map(len, pieces))
+        head = response_header(self.route.api_key, self.version, self.correlation_id)
+        return [SIZE.pack(len(head) + size) + head, *pieces]
 
 
 class Context:
@@ -288,8 +301,8 @@ class Dispatcher:
         yield from self._encode_then_fill(slot, asked, response)
 
     def _encode_then_fill(self, slot: Slot, asked: Asked, response: Any) -> Slices[None]:
-        body = yield from encoding(asked.route.api_key, asked.version, response)
-        slot.fill(asked.frame(body))
+        pieces = yield from encoding(asked.route.api_key, asked.version, response)
+        slot.fill(asked.frame(pieces[0]) if len(pieces) == 1 else asked.frame_of(pieces))
 
     def _fill(self, slot: Slot, asked: Asked, response: Any) -> None:
         """The answer is known: it is packed at once if that takes no longer than a first slice."""

@@ -50,6 +50,15 @@ async def in_steps(
     return made
 
 
+async def awaited_once(
+    context: RequestContext, work: Callable[[T], Awaitable[R]], items: Sequence[T]
+) -> list[R]:
+    """What `work` comes to for each. What comes again is not worked on again, and answered as often, as by Kafka."""
+    once = dict.fromkeys(items)
+    found = dict(zip(once, await awaited(context, work, once), strict=True))
+    return [found[item] for item in items]
+
+
 async def awaited(context: RequestContext, work: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[R]:
     """What `work` comes to for each, one after the other."""
     made = []

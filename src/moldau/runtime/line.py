@@ -28,7 +28,7 @@ Slices: TypeAlias = Generator[None, None, T]
 SLICE_S = 0.004
 """Long against the 0.1 ms that a turn of the loop costs by itself, short against what a client notices."""
 
-UNDER_WAY_MAX = 3
+UNDER_WAY_MAX = 2
 """Pieces of work that are under way at once: what each of them holds in memory adds up."""
 
 

@@ -90,8 +90,8 @@ def encode_response(api_key: int, version: int, message: Any) -> bytes:
     return encode(message)
 
 
-def encoding(api_key: int, version: int, message: Any) -> Slices[bytes]:
-    """`encode_response` in slices, for one that may be large; `writer.TooLarge` past ANSWER_BYTES_MAX."""
+def encoding(api_key: int, version: int, message: Any) -> Slices[list[bytes]]:
+    """`encode_response` in slices and in pieces, for one that may be large; `writer.TooLarge` past ANSWER_BYTES_MAX."""
     write = _sliced_writers.get((api_key, version))
     if write is None:
         struct = message_class("response", api_key, version)

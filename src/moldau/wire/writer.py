@@ -11,7 +11,7 @@ Integers pass for error codes, and for times as milliseconds; None is a null whe
 the zero UUID, and -1 as a timestamp. A tagged field at its default is left out, as Kafka does.
 
 `compile_sliced_writer` makes a generator function of the same kind for messages that may be large: it pauses in every
-array of structs, and raises `TooLarge` rather than to make more than `ANSWER_BYTES_MAX`.
+array of structs, gives the bytes in pieces, and raises `TooLarge` rather than to make more than `ANSWER_BYTES_MAX`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from moldau.wire.schema import (
 )
 
 Writer = Callable[[Any], bytes]
-SlicedWriter = Callable[[Any], Slices[bytes]]
+SlicedWriter = Callable[[Any], Slices[list[bytes]]]
 
 _PIECES_PER_PAUSE: Final = 256  # some 50 us
 
@@ -61,24 +61,21 @@ class TooLarge(Exception):
 
 
 class _Chunks:
-    """What was written so far, joined as it grows."""
+    """What was written so far, in pieces of some kilobytes."""
 
-    __slots__ = ("_chunks", "_size")
+    __slots__ = ("_size", "chunks")
 
     def __init__(self) -> None:
-        self._chunks: list[bytes] = []
+        self.chunks: list[bytes] = []
         self._size = 0
 
     def take(self, out: list[bytes]) -> None:
         chunk = b"".join(out)
         out.clear()
-        self._chunks.append(chunk)
+        self.chunks.append(chunk)
         self._size += len(chunk)
         if self._size > ANSWER_BYTES_MAX:
             raise TooLarge(f"more than {ANSWER_BYTES_MAX} bytes")
-
-    def joined(self) -> bytes:
-        return b"".join(self._chunks)
 
 
 def _duration_ms(value: int | timedelta) -> int:
@@ -160,7 +157,7 @@ class _Compiler:
         source = "def write(message):\n out = []\n put = out.append\n"
         if self._is_sliced:
             source += " chunks = Chunks()\n" + "".join(self._lines)
-            source += " chunks.take(out)\n return chunks.joined()\n yield\n"
+            source += " chunks.take(out)\n return chunks.chunks\n yield\n"
         else:
             source += "".join(self._lines) + " return b''.join(out)\n"
         exec(compile(source, f"<writer of {name}>", "exec"), self._globals)

@@ -11,7 +11,7 @@ from moldau.broker.answers.groups import ConsumerGroupDescribeResponse, Describe
 from moldau.broker.handlers.consumer_group_heartbeat import is_served
 from moldau.broker.handlers.describe_groups import GROUP_OPERATIONS
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
-from moldau.broker.paced import awaited
+from moldau.broker.paced import awaited_once
 from moldau.coordinator.group.consumer.messages import DescribedGroup
 
 API_KEY = 69
@@ -23,8 +23,8 @@ async def handle(
 ) -> ConsumerGroupDescribeResponse:
     asked = request.include_authorized_operations
     operations = GROUP_OPERATIONS if asked else OPERATIONS_UNASKED
-    groups = await awaited(
-        context, lambda group_id: _describe(broker, group_id, operations), dict.fromkeys(request.group_ids)
+    groups = await awaited_once(
+        context, lambda group_id: _describe(broker, group_id, operations), request.group_ids
     )
     return ConsumerGroupDescribeResponse(tuple(groups))
 

@@ -39,11 +39,13 @@ _MALFORMED = (
 
 
 def handle(broker: ClusterView, context: RequestContext, request: Request) -> Slices[DescribeConfigsResponse]:
-    """The same question is answered once; of one that is named with other keys again, the settings are kept."""
+    """What is asked for again is not found out again; of a resource with other keys, the settings are kept."""
     entries_of = lru_cache(maxsize=ENTRIES_KEPT)(partial(_entries, broker))
-    asked = dict.fromkeys(request.resources)
-    results = yield from in_slices(partial(_answer, entries_of, request), asked)
-    return DescribeConfigsResponse(tuple(results))
+    once = dict.fromkeys(request.resources)
+    results = yield from in_slices(partial(_answer, entries_of, request), once)
+    answers = dict(zip(once, results, strict=True))
+    shown = yield from in_slices(answers.__getitem__, request.resources)
+    return DescribeConfigsResponse(tuple(shown))
 
 
 def _answer(

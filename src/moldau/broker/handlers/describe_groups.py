@@ -1,6 +1,6 @@
 """DescribeGroups (15): the state of classic groups, and their members with what each was given.
 
-A group that is not there is shown as `Dead`, one that is named twice once.
+A group that is not there is shown as `Dead`.
 
 - v3: KIP-430, the operations that the client may do. v4: KIP-345, static members.
 - v6: KIP-1043, a group that is not there, or not a classic one, has an error as well.
@@ -12,7 +12,7 @@ from moldau.base.errors import ErrorCode
 from moldau.broker.answers.common import OPERATIONS_UNASKED
 from moldau.broker.answers.groups import DescribedGroup, DescribeGroupsResponse
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
-from moldau.broker.paced import awaited
+from moldau.broker.paced import awaited_once
 from moldau.broker.topic_view import bits
 from moldau.coordinator.group.messages import Described
 
@@ -29,10 +29,10 @@ async def handle(
 ) -> DescribeGroupsResponse:
     asked = getattr(request, "include_authorized_operations", False)
     operations = GROUP_OPERATIONS if asked else OPERATIONS_UNASKED
-    groups = await awaited(
+    groups = await awaited_once(
         context,
         lambda group_id: _describe(broker, context.version, group_id, operations),
-        dict.fromkeys(request.groups),
+        request.groups,
     )
     return DescribeGroupsResponse(tuple(groups))
 

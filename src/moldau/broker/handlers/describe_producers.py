@@ -20,17 +20,19 @@ NOT_HOSTED = "This server does not host this topic-partition."
 def handle(
     broker: DataBroker, context: RequestContext, request: Request
 ) -> Slices[DescribeProducersResponse]:
-    """A partition that is named twice is answered once."""
-    topics: dict[str, dict[int, PartitionProducers]] = {}
+    """A partition that is named again is not looked at again, and answered as often as it is named."""
+    known: dict[tuple[str, int], PartitionProducers] = {}
+    topics = []
     for topic in request.topics:
-        answers = topics.setdefault(topic.name, {})
+        answers = []
         for index in topic.partition_indexes:
-            if index not in answers:
-                answers[index] = _describe(broker, topic.name, index)
+            place = topic.name, index
+            if place not in known:
+                known[place] = _describe(broker, topic.name, index)
+            answers.append(known[place])
             yield
-    return DescribeProducersResponse(
-        tuple(TopicResult(name, tuple(answers.values())) for name, answers in topics.items())
-    )
+        topics.append(TopicResult(topic.name, tuple(answers)))
+    return DescribeProducersResponse(tuple(topics))
 
 
 def _describe(broker: DataBroker, topic: str, index: int) -> PartitionProducers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from moldau.base.errors import ErrorCode
 from moldau.broker.answers.transactions import DescribeTransactionsResponse, TopicData, TransactionState
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
-from moldau.broker.paced import awaited
+from moldau.broker.paced import awaited_once
 from moldau.coordinator.transaction.messages import Described
 
 API_KEY = 65
@@ -15,8 +15,9 @@ VERSIONS = (0, 0)
 async def handle(
     broker: CoordinatorBroker, context: RequestContext, request: Request
 ) -> DescribeTransactionsResponse:
-    ids = dict.fromkeys(request.transactional_ids)
-    states = await awaited(context, lambda transactional_id: _describe(broker, transactional_id), ids)
+    states = await awaited_once(
+        context, lambda transactional_id: _describe(broker, transactional_id), request.transactional_ids
+    )
     return DescribeTransactionsResponse(tuple(states))
 
 

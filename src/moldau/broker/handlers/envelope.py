@@ -34,5 +34,5 @@ async def handle(broker: ServingBroker, context: RequestContext, request: Reques
         response = await answer_of(broker, route, context.within(version, client_id), inner)
     except KafkaError as error:  # it is not the controller any more
         return EnvelopeResponse(None, error.code)
-    body = await in_line(context, encoding(api_key, version, response))
-    return EnvelopeResponse(response_header(api_key, version, correlation_id) + body)
+    pieces = await in_line(context, encoding(api_key, version, response))
+    return EnvelopeResponse(response_header(api_key, version, correlation_id) + b"".join(pieces))

@@ -17,7 +17,7 @@ from moldau.base.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from moldau.broker.advertised import endpoint_of
 from moldau.broker.answers.groups import Coordinator, FindCoordinatorResponse
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
-from moldau.broker.paced import awaited
+from moldau.broker.paced import awaited_once
 
 API_KEY = 10
 VERSIONS = (0, 6)
@@ -38,8 +38,8 @@ async def handle(
 ) -> FindCoordinatorResponse:
     key_type: int = getattr(request, "key_type", KEY_TYPE_GROUP)
     if context.version >= BATCHED_SINCE_VERSION:
-        keys = dict.fromkeys(request.coordinator_keys)
-        found = await awaited(context, lambda key: _find(broker, context, key_type, key), keys)
+        keys = request.coordinator_keys
+        found = await awaited_once(context, lambda key: _find(broker, context, key_type, key), keys)
         return FindCoordinatorResponse(tuple(found))
     one = await _find(broker, context, key_type, request.key)
     return FindCoordinatorResponse(

@@ -14,7 +14,8 @@ import pytest
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.bench.raw import RawConnection, decode_answer, frame, nested, produce_request, request_class
-from moldau.broker.handlers import list_transactions, produce
+from moldau.broker import producing
+from moldau.broker.handlers import list_transactions
 from moldau.broker.paced import ELEMENTS_PER_PAUSE
 from moldau.coordinator.reply import Reply
 from moldau.coordinator.transaction.messages import Add
@@ -43,7 +44,7 @@ def test_a_batch_that_waits_for_its_coordinator_holds_up_nobody_else(monkeypatch
             await broker.tasks.sleep(0.01)
         return dict.fromkeys(add.partitions, ErrorCode.none)
 
-    monkeypatch.setattr(produce, "verify", verify)
+    monkeypatch.setattr(producing, "verify", verify)
     plain = batch(b"plain")
     open_one = batch(b"first", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from cluster.several import PATIENCE_S, Cluster, clusters
 from cluster.several_checks import Stored
@@ -216,6 +216,16 @@ def test_acks_1_loses_what_only_the_lost_leader_had_and_acks_all_had_not_acknowl
     assert lost
 
 
+def readable_end(cluster: Cluster, topic: str) -> int:
+    """Up to where all in-sync replicas have the partition."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "end", **QUICK})
+    try:
+        end: int = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=PATIENCE_S)[1]
+    finally:
+        consumer.close()
+    return end
+
+
 def test_acks_0_loses_what_never_arrived_and_nobody_is_told(cluster: Cluster, new_row: NewRow) -> None:
     row = new_row(3, min_insync_replicas=2)
     row.writer.end(PATIENCE_S)
@@ -224,9 +234,11 @@ def test_acks_0_loses_what_never_arrived_and_nobody_is_told(cluster: Cluster, ne
     def on_delivery(error: KafkaError | None, _: Any) -> None:
         outcomes.append(error)
 
+    before = readable_end(cluster, row.topic)
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": 0, **QUICK})
     producer.produce(row.topic, b"arrived", partition=0, on_delivery=on_delivery)
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(PATIENCE_S) == 0  # which says that it was sent, not that it is there
+    wait_until(lambda: readable_end(cluster, row.topic) > before, PATIENCE_S, "the first message")
     leader = row.leader
     cluster.pause(leader)
     producer.produce(row.topic, b"never arrived", partition=0, on_delivery=on_delivery)

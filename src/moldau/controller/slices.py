@@ -6,9 +6,11 @@ one after the other (`change_queue`), so the image is the same after a pause as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Iterable
-from typing import TypeAlias, TypeVar
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
 
+from moldau.runtime.line import Slices as Slices
+from moldau.runtime.line import whole as whole
 from moldau.runtime.ports import Tasks
 
 T = TypeVar("T")
@@ -17,8 +19,6 @@ PARTITIONS_PER_SLICE = 500
 """A few milliseconds."""
 LOOKS_PER_SLICE = 5_000
 """The same for what is only looked up or counted."""
-
-Slices: TypeAlias = Generator[None, None, T]
 
 
 class Portion:
@@ -47,16 +47,6 @@ def times_named(items: Iterable[T], key: Callable[[T], Hashable]) -> Slices[dict
         name = key(item)
         times[name] = times.get(name, 0) + 1
     return times
-
-
-def whole(decision: Slices[T]) -> T:
-    """What a decision comes to, without a pause."""
-    while True:
-        try:
-            next(decision)
-        except StopIteration as end:
-            value: T = end.value
-            return value
 
 
 async def in_slices(tasks: Tasks, decision: Slices[T]) -> T:

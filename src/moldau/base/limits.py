@@ -42,6 +42,11 @@ carried out and answered in slices (`runtime.line`), with other connections betw
 TURN_SHARE_S = 0.002
 """What one connection may use of a turn of the loop. Whoever has used more goes on when it comes up in line."""
 
+TURN_S = 0.008
+WRITTEN_IN_A_FULL_TURN_BYTES_MAX = 64 * 1024
+"""What all connections together may use of one turn. Once it is used up, each is served one request more, a handler
+that can pause pauses at once, and so much of an answer is sent: a crowd that comes at once costs little each."""
+
 FIRST_SLICE_S = 0.001
 """What a handler that can pause may use at once; the rest of it is done in line."""
 

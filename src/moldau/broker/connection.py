@@ -9,6 +9,7 @@ Guarantees:
 - A client that does not read is held back: past the bounds in `base.limits` its requests are not read any more.
 - A connection has a share of each turn of the loop (TURN_SHARE_S). One that has used it up goes on when it comes up in
   line (`runtime.line`): neither a thousand requests in one buffer nor a dear one again and again hold up the others.
+  All of them together have TURN_S; then each is served one request more, and the rest in the next turn.
 - What its frames and its answers take of memory is counted with those of all other connections (`intake`, `backlog`).
 - Whatever goes wrong with one connection (malformed frames, a failing handler) ends that connection only.
 
@@ -21,7 +22,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from moldau.base.invariant import InvariantBroken
 from moldau.base.limits import (
@@ -37,10 +38,12 @@ from moldau.base.limits import (
     SENDMSG_BUFFERS_MAX,
     SENDMSG_BYTES_MAX,
     TURN_SHARE_S,
+    WRITTEN_IN_A_FULL_TURN_BYTES_MAX,
 )
+from moldau.broker.slot import Answer, FilePart, Slot
 from moldau.peers.peer import SOFTWARE_NAME as PEER_SOFTWARE
 from moldau.runtime.line import Pace
-from moldau.runtime.ports import Buffer, File, Stream
+from moldau.runtime.ports import Buffer, Stream
 from moldau.wire.frames import WireError
 
 if TYPE_CHECKING:
@@ -60,53 +63,6 @@ REQUEST_BYTES_MIN = 8  # api key, version, correlation id
 
 _NOTHING: deque[Any] = deque()
 """Shared by all connections that have nothing queued: an own deque costs 600 bytes. Never changed."""
-
-
-class FilePart(Protocol):
-    """Bytes of an answer that still lie in a file."""
-
-    @property
-    def file(self) -> File: ...
-    @property
-    def position(self) -> int: ...
-    @property
-    def length(self) -> int: ...
-
-
-Answer = bytes | list[Any]
-"""A whole frame, or its pieces in order: bytes and file parts."""
-
-
-class Slot:
-    """The place of an answer that is not there yet. `on_cancel` is called when the client goes away before it is,
-    `hurry` when another request of the client waits behind it."""
-
-    __slots__ = ("answer", "connection", "held_bytes", "hurry", "is_filled", "is_produce", "on_cancel")
-
-    def __init__(self, connection: Connection, is_produce: bool, held_bytes: int = 0) -> None:
-        self.connection = connection
-        self.is_produce = is_produce
-        self.held_bytes = held_bytes
-        """Of the request, which is kept until it is answered."""
-        self.answer: Answer | None = None
-        self.is_filled = False
-        self.on_cancel: Callable[[], object] | None = None
-        self.hurry: Callable[[], object] | None = None
-
-    def fill(self, answer: Answer | None) -> None:
-        """Give the answer, or None where the request gets none (acks=0). A closed connection takes no notice."""
-        self.answer = answer
-        self.is_filled = True
-        self.on_cancel = self.hurry = None
-        self.connection.on_slot_filled(self)
-
-    def abandon(self, reason: str) -> None:
-        """Nothing can be answered: the connection ends, and the client will ask again on a new one."""
-        self.connection.close(reason)
-
-    @property
-    def is_wanted(self) -> bool:
-        return not self.connection.is_closed
 
 
 class Connection:
@@ -274,7 +230,8 @@ class Connection:
 
     def pace(self) -> Pace:
         """For a coroutine that works on a request of this connection."""
-        return Pace(self._server.clock, self._server.line, FIRST_SLICE_S)
+        line = self._server.line
+        return Pace(self._server.clock, line, line.this_turn.share(FIRST_SLICE_S))
 
     def lasting(self, frame: memoryview) -> memoryview:
         """The frame where it stays as it is after this turn: a copy, if it lies in the shared buffer."""
@@ -287,7 +244,10 @@ class Connection:
         position = 0
         is_private = self._partial is not None
         monotonic = self._server.clock.monotonic
-        share_s = self.last_active_s + TURN_SHARE_S
+        turn = self._server.line.this_turn
+        now_s = self.last_active_s
+        share_s = now_s + TURN_SHARE_S
+        stop_s = now_s + turn.share(TURN_SHARE_S)
         dispatch = self._dispatch
         self._is_in_line = False
         try:
@@ -315,8 +275,9 @@ class Connection:
                     self._take(answer)
                 if self.is_closed:
                     return
-                if monotonic() >= share_s:
-                    self._wait_for_turn()
+                now_s = monotonic()
+                if now_s >= stop_s and (now_s >= share_s or position < filled):
+                    self._wait_for_turn(in_line=now_s >= share_s)
         except WireError as error:
             self._server.metrics.malformed_requests += 1
             self.close(f"malformed request: {error}")
@@ -328,6 +289,7 @@ class Connection:
             log.exception("a request failed; closing the connection of %s:%s", *self.stream.peer[:2])
             self.close("a request failed")
             return
+        turn.spend(now_s - self.last_active_s)
         if position < filled:
             self._keep(view, position, filled)
         elif is_private:
@@ -343,10 +305,11 @@ class Connection:
         if size > DECODED_REQUEST_BYTES_MAX and is_named and view[start : start + 2] != PRODUCE_KEY:
             raise WireError(f"a request of {size} bytes that is no Produce")
 
-    def _wait_for_turn(self) -> None:
+    def _wait_for_turn(self, *, in_line: bool) -> None:
+        """The next one, or in line where this connection has used up its share of this one."""
         if not self._waits_for_turn:
             self._waits_for_turn = True
-            self._server.line.call(self._take_turn)
+            (self._server.line.call if in_line else self._server.tasks.call_soon)(self._take_turn)
 
     def _take_turn(self) -> None:
         self._waits_for_turn = False
@@ -490,21 +453,31 @@ class Connection:
             self._pause_or_resume()
 
     def _write_queue(self) -> None:
-        """Send from the head of the queue for one turn: until the socket is full or a file part has gone out."""
+        """Send from the head of the queue for one turn: until the socket is full, a file part has gone out or the
+        share of the turn is used up."""
         queue = self._queue
+        turn, monotonic = self._server.line.this_turn, self._server.clock.monotonic
+        start_s = now_s = monotonic()
+        share_s = turn.share(TURN_SHARE_S)
         try:
             while queue:
                 if isinstance(queue[0], IN_MEMORY):
-                    is_done = self._write_buffers()
+                    is_done = self._write_buffers(
+                        SENDMSG_BYTES_MAX if share_s else WRITTEN_IN_A_FULL_TURN_BYTES_MAX
+                    )
                 else:
-                    is_done = self._write_file_part()
-                if not is_done:
+                    is_done = self._write_file_part(
+                        SENDFILE_BYTES_MAX if share_s else WRITTEN_IN_A_FULL_TURN_BYTES_MAX
+                    )
+                now_s = monotonic()
+                if not is_done or now_s - start_s >= share_s:
                     break
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as error:
             self.close(str(error))
             return
+        turn.spend(now_s - start_s)
         self._server.backlog.set(self, self._held_bytes if queue else 0)
         if self.is_closed:
             return
@@ -515,18 +488,17 @@ class Connection:
             self._is_watching_writable = False
             self.stream.unwatch_writable()
 
-    def _write_buffers(self) -> bool:
-        """Send the leading buffers with one call; True when all of them went."""
+    def _write_buffers(self, bytes_max: int) -> bool:
+        """Send the leading buffers, or some of them, with one call; True when all of these went."""
         queue = self._queue
         buffers: list[Buffer] = []
         total = 0
         for item in queue:
-            if not isinstance(item, IN_MEMORY) or len(buffers) == SENDMSG_BUFFERS_MAX:
+            if not isinstance(item, IN_MEMORY) or len(buffers) == SENDMSG_BUFFERS_MAX or total >= bytes_max:
                 break
-            buffers.append(item)
-            total += len(item)
-            if total >= SENDMSG_BYTES_MAX:
-                break
+            piece = item if total + len(item) <= bytes_max else memoryview(item)[: bytes_max - total]
+            buffers.append(piece)
+            total += len(piece)
         sent = self.stream.sendmsg(buffers)
         self._server.metrics.bytes_out += sent
         self._held_bytes -= sent
@@ -540,13 +512,13 @@ class Connection:
             queue.popleft()
         return sent == total
 
-    def _write_file_part(self) -> bool:
+    def _write_file_part(self, bytes_max: int) -> bool:
         """Send a stretch of the file part at the head of the queue; True when it went out whole."""
         queue = self._queue
         part = queue[0]
         if type(part) is not _Sending:
             part = queue[0] = _Sending(part)
-        sent = self.stream.sendfile(part.file, part.position, min(part.left, SENDFILE_BYTES_MAX))
+        sent = self.stream.sendfile(part.file, part.position, min(part.left, bytes_max))
         if not sent:
             raise OSError(f"{part.file.path} ends before the answer does")
         self._server.metrics.bytes_out += sent

@@ -29,9 +29,10 @@ from typing import Any, NamedTuple, Protocol
 
 from moldau.base.invariant import InvariantBroken
 from moldau.base.limits import DECODED_REQUEST_BYTES_MAX, FIRST_SLICE_S, INLINE_REQUEST_BYTES_MAX
-from moldau.broker.connection import Answer, Connection, Slot
+from moldau.broker.connection import Connection
 from moldau.broker.interface import Request, RequestContext, ServingBroker
 from moldau.broker.metrics import Metrics
+from moldau.broker.slot import Answer, Slot
 from moldau.coordinator.reply import Reply
 from moldau.runtime.line import Pace, Slices, in_line
 from moldau.runtime.ports import Address
@@ -275,7 +276,7 @@ class Dispatcher:
     def _first_slice(self, connection: Connection, asked: Asked, handling: Slices[Any]) -> Answer | None:
         """The answer of a handler that can pause, if it needs no more than its first slice."""
         monotonic = self._clock.monotonic
-        stop_s = monotonic() + FIRST_SLICE_S
+        stop_s = monotonic() + self._line.this_turn.share(FIRST_SLICE_S)
         try:
             next(handling)
             while monotonic() < stop_s:
@@ -307,12 +308,15 @@ class Dispatcher:
     def _fill(self, slot: Slot, asked: Asked, response: Any) -> None:
         """The answer is known: it is packed at once if that takes no longer than a first slice."""
         packing = guarded(self._broker, slot, asked.route.name, self._encode_then_fill(slot, asked, response))
-        monotonic = self._clock.monotonic
-        stop_s = monotonic() + FIRST_SLICE_S
+        monotonic, turn = self._clock.monotonic, self._line.this_turn
+        start_s = now_s = monotonic()
+        share_s = turn.share(FIRST_SLICE_S)
         for _ in packing:
-            if monotonic() >= stop_s:
+            now_s = monotonic()
+            if now_s - start_s >= share_s:
                 self._line.put(packing)
-                return
+                break
+        turn.spend(now_s - start_s)
 
     async def _finish(self, slot: Slot, asked: Asked, work: Coroutine[Any, Any, Any]) -> None:
         try:

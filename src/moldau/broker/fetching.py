@@ -16,10 +16,11 @@ from moldau.base.limits import (
     FETCHED_INLINE_MAX,
     INLINE_FETCH_BYTES_MAX,
 )
-from moldau.broker.connection import Answer, Connection, Slot
+from moldau.broker.connection import Connection
 from moldau.broker.dispatch import guarded
 from moldau.broker.interface import FetchingBroker
 from moldau.broker.leader_hints import current_leader, endpoints_of
+from moldau.broker.slot import Answer, Slot
 from moldau.log.reader import Slice
 from moldau.replication.fetch_session import (
     NO_REPLICA,

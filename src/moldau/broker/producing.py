@@ -15,10 +15,11 @@ from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
 from moldau.base.invariant import InvariantBroken
 from moldau.base.limits import PRODUCED_INLINE_MAX
-from moldau.broker.connection import Answer, Connection, Slot
+from moldau.broker.connection import Connection
 from moldau.broker.dispatch import guarded
 from moldau.broker.interface import ProducingBroker
 from moldau.broker.leader_hints import current_leader, endpoints_of
+from moldau.broker.slot import Answer, Slot
 from moldau.broker.verification import as_produce_error, verify
 from moldau.coordinator.transaction.messages import Add
 from moldau.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION

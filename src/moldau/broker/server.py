@@ -25,10 +25,11 @@ from moldau.base.limits import (
     RECEIVE_BUFFER_BYTES,
 )
 from moldau.broker.backlog import Backlog
-from moldau.broker.connection import Answer, Connection
+from moldau.broker.connection import Connection
 from moldau.broker.data_folders import Seldom
 from moldau.broker.intake import Intake
 from moldau.broker.metrics import Metrics
+from moldau.broker.slot import Answer
 from moldau.config.listeners import Endpoint
 from moldau.runtime.line import Line
 from moldau.runtime.ports import Listener, Runtime, Stream, Timer

@@ -7,8 +7,8 @@ fit are damage, or of a later version: `BadFields`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from struct import Struct
+from collections.abc import Collection, Mapping
+from struct import Struct, pack, unpack
 from struct import error as StructError
 from uuid import UUID
 
@@ -45,6 +45,11 @@ class FieldReader:
 
     def int64(self) -> int:
         return self._number(_INT64)
+
+    def int32s(self) -> tuple[int, ...]:
+        """An array of them."""
+        count = self.array()
+        return unpack(f">{count}i", self._take(count * _INT32.size))
 
     def uuid(self) -> UUID:
         return UUID(bytes=bytes(self._take(16)))
@@ -122,6 +127,12 @@ class FieldWriter:
 
     def int64(self, value: int) -> FieldWriter:
         self._out += _INT64.pack(value)
+        return self
+
+    def int32s(self, values: Collection[int]) -> FieldWriter:
+        """An array of them."""
+        self.array(len(values))
+        self._out += pack(f">{len(values)}i", *values)
         return self
 
     def uuid(self, value: UUID) -> FieldWriter:

@@ -29,11 +29,14 @@ def java_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def java_order(names: Iterable[str]) -> list[str]:
-    """As a hash table of Java goes through texts: who comes first gets the odd partition, in Kafka and here."""
+def java_order(names: Iterable[str], among: int = 0) -> list[str]:
+    """As a hash table of Java goes through texts: who comes first gets the odd partition, in Kafka and here.
+
+    Where the table has more texts than these, `among` says how many in all.
+    """
     rows = list(names)
     size = TABLE_MIN
-    while len(rows) > size * 3 // 4:
+    while max(among, len(rows)) > size * 3 // 4:
         size *= 2
 
     def place(name: str) -> int:

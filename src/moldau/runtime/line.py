@@ -8,6 +8,7 @@ Guarantees:
 - One turn of the loop runs one slice, of about `SLICE_S`: a small request waits for that, and not for the whole.
 - Who is in line gets its slices in the order of arrival, one after the other. At most `UNDER_WAY_MAX` pieces of work
   are under way at once, since each holds what it has made so far; further ones begin when one has ended.
+- What connections are served beside, without standing in line, is bounded for each turn, too (`Turn`).
 - Work that raises ends alone: who puts it in line catches what it may raise.
 """
 
@@ -18,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Protocol, TypeAlias, TypeVar
 
+from moldau.base.limits import TURN_S
 from moldau.runtime.ports import Clock, Tasks
 
 T = TypeVar("T")
@@ -27,6 +29,9 @@ Slices: TypeAlias = Generator[None, None, T]
 
 SLICE_S = 0.004
 """Long against the 0.1 ms that a turn of the loop costs by itself, short against what a client notices."""
+
+NOTICED_S = TURN_S / 8
+"""From when on a turn's end is waited for."""
 
 UNDER_WAY_MAX = 2
 """Pieces of work that are under way at once: what each of them holds in memory adds up."""
@@ -72,6 +77,34 @@ async def in_line(pace: Breathing, work: Slices[T]) -> T:
         await pace.breathe()
 
 
+class Turn:
+    """What connections have used of the current turn of the loop, which they share.
+
+    Little is not noticed: it may add up over several turns, and a turn's end costs nothing then.
+    """
+
+    __slots__ = ("_is_noticed", "_tasks", "used_s")
+
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+        self._is_noticed = False
+        self.used_s = 0.0
+
+    def spend(self, time_s: float) -> None:
+        self.used_s += time_s
+        if self.used_s > NOTICED_S and not self._is_noticed:
+            self._is_noticed = True
+            self._tasks.call_soon(self._end)
+
+    def share(self, most_s: float) -> float:
+        """How long one of those who want to be served may take: nothing is left of a turn that is used up."""
+        return most_s if self.used_s < TURN_S else 0.0
+
+    def _end(self) -> None:
+        self._is_noticed = False
+        self.used_s = 0.0
+
+
 class Line:
     def __init__(self, clock: Clock, tasks: Tasks) -> None:
         self.clock = clock
@@ -80,6 +113,7 @@ class Line:
         self._waiting: deque[Slices[None]] = deque()  # not begun yet
         self._under_way = 0
         self._is_running = False
+        self.this_turn = Turn(tasks)
         self.slices = 0
         """How many were run so far."""
 

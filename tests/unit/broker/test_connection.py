@@ -14,9 +14,10 @@ from moldau.base import limits
 from moldau.base.invariant import InvariantBroken
 from moldau.broker import backlog
 from moldau.broker.backlog import Backlog
-from moldau.broker.connection import Connection, Slot
+from moldau.broker.connection import Connection
 from moldau.broker.intake import Intake
 from moldau.broker.metrics import Metrics
+from moldau.broker.slot import Slot
 from moldau.runtime.line import Line
 
 
@@ -142,8 +143,8 @@ OTHER = 1 << 48
 class Peer:
     """A connection whose dispatcher echoes each frame's number, unless told otherwise."""
 
-    def __init__(self) -> None:
-        self.server = FakeServer()
+    def __init__(self, server: FakeServer | None = None) -> None:
+        self.server = server or FakeServer()
         self.stream = FakeStream()
         self.seen: list[bytes] = []
         self.slots: list[Slot] = []
@@ -391,6 +392,52 @@ def test_a_connection_with_dear_requests_one_by_one_waits_in_line_too() -> None:
     assert peer.numbers() == [1] and peer.stream.readable is None
     peer.server.turn()
     assert peer.stream.readable is not None
+
+
+def crowd(count: int, requests: int, taken_s: float) -> list[Peer]:
+    """Connections to one server that ask at the same time, each for several things that take so long."""
+    server = FakeServer()
+    peers = [Peer(server) for _ in range(count)]
+
+    def dear(body: bytes) -> bytes:
+        server.now_s += taken_s
+        return frame(body[:8])
+
+    for peer in peers:
+        peer.behaviour = dear
+        peer.stream.give(b"".join(request(number) for number in range(requests)))
+    return peers
+
+
+def test_a_crowd_shares_one_turn_and_all_are_served_in_the_next_ones() -> None:
+    """Each may take 2 ms of a turn, a hundred of them not 200: once 8 ms are used up each gets one request more."""
+    taken_s = limits.TURN_SHARE_S / 20
+    peers = crowd(100, 20, taken_s)
+    server = peers[0].server
+    in_full_turn = [len(peer.seen) for peer in peers].count(1)
+    assert in_full_turn >= 100 - limits.TURN_S / limits.TURN_SHARE_S - 1
+    assert server.now_s <= limits.TURN_S + limits.TURN_SHARE_S + 100 * taken_s
+    server.turn()
+    assert all(peer.numbers() == list(range(20)) for peer in peers)
+    assert all(peer.stream.readable is not None for peer in peers)
+
+
+def test_one_who_asks_little_goes_on_reading_in_a_turn_that_is_used_up() -> None:
+    """It need not wait for a turn: that would be behind all who have used up theirs."""
+    peers = crowd(100, 1, limits.TURN_SHARE_S / 20)
+    assert all(peer.numbers() == [0] and peer.stream.readable is not None for peer in peers)
+
+
+def test_little_of_an_answer_is_written_in_a_turn_that_is_used_up() -> None:
+    server = FakeServer()
+    peer = Peer(server)
+    peer.behaviour = lambda body: [frame(bytes(1 << 20))]
+    server.line.this_turn.spend(2 * limits.TURN_S)
+    peer.stream.give(request(1))
+    assert len(peer.stream.outgoing) == limits.WRITTEN_IN_A_FULL_TURN_BYTES_MAX
+    server.turn()
+    peer.stream.drain()
+    assert len(peer.stream.outgoing) == 4 + (1 << 20)
 
 
 def test_only_a_produce_may_announce_more_than_is_decoded() -> None:

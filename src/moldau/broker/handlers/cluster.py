@@ -14,8 +14,9 @@ from typing import Any
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
 from moldau.broker.channel import registration_from
-from moldau.broker.connection import Answer, Connection, Slot
+from moldau.broker.connection import Connection
 from moldau.broker.interface import ControllerBroker
+from moldau.broker.slot import Answer, Slot
 from moldau.controller.controller import Controller
 from moldau.controller.delta_log import TooManyWait
 from moldau.metadata.codec import encoded

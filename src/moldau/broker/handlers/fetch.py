@@ -27,10 +27,11 @@ from typing import Any
 from moldau.base.limits import (
     INLINE_REQUEST_BYTES_MAX,
 )
-from moldau.broker.connection import Answer, Connection, Slot
+from moldau.broker.connection import Connection
 from moldau.broker.dispatch import guarded
 from moldau.broker.fetching import Fetch, Replica
 from moldau.broker.interface import FetchingBroker
+from moldau.broker.slot import Answer, Slot
 from moldau.replication.fetch_session import (
     NO_REPLICA,
 )

@@ -22,7 +22,7 @@ from functools import partial
 
 from moldau.base.errors import ErrorCode
 from moldau.base.limits import FIRST_SLICE_S, PRODUCED_INLINE_BYTES_MAX, PRODUCED_INLINE_MAX
-from moldau.broker.connection import Answer, Connection, Slot
+from moldau.broker.connection import Connection
 from moldau.broker.dispatch import guarded
 from moldau.broker.interface import ProducingBroker
 from moldau.broker.producing import (
@@ -35,6 +35,7 @@ from moldau.broker.producing import (
     refusal_as_a_whole,
     refused,
 )
+from moldau.broker.slot import Answer, Slot
 from moldau.records.batch import ATTRIBUTES_POSITION as FLAGS
 from moldau.records.batch import HEADER_BYTES, TRANSACTIONAL
 from moldau.runtime.line import Slices, at_once, whole

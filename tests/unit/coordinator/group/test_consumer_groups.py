@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from moldau.base.errors import ErrorCode
@@ -326,3 +328,24 @@ def test_what_cannot_be_recorded_has_not_happened(coordinator: Consumers) -> Non
     assert coordinator.shown() == shown
     coordinator.refusal = None
     assert not a.beat().error_code
+
+
+# ---- many partitions ----------------------------------------------------------------------------------------
+
+
+def cpu_of_sharing(count: int) -> float:
+    """What two members cost that share a topic of so many partitions."""
+    coordinator = Consumers(partitions=count)
+    first, second = Consumer(coordinator, "first"), Consumer(coordinator, "second")
+    start_s = time.thread_time()
+    first.join()
+    second.join()
+    settle(first, second)
+    taken_s = time.thread_time() - start_s
+    assert len(first.partitions) == len(second.partitions) == count // 2
+    return taken_s
+
+
+def test_sharing_many_partitions_costs_as_many_times_more_and_not_the_square_of_it() -> None:
+    few, many = (min(cpu_of_sharing(count) for _ in range(3)) for count in (5_000, 40_000))
+    assert many < 24 * few  # eight times as many: the square would be 64

@@ -10,6 +10,7 @@ meet in one member. `uniform` gives every member the same number of partitions, 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heapify, heapreplace
 from itertools import islice
@@ -78,6 +79,8 @@ def _range_order(member_id: str, spec: MemberSpec) -> tuple[bool, str]:
 # ---- uniform ------------------------------------------------------------------------------------------------
 
 Place = tuple[UUID, int]
+Run = tuple[UUID, list[int]]
+"""Partitions of one topic."""
 
 
 def assign_uniform(members: Members, counts: PartitionCounts) -> dict[str, Target]:
@@ -89,7 +92,7 @@ def assign_uniform(members: Members, counts: PartitionCounts) -> dict[str, Targe
 
 
 class _Homogeneous:
-    """All members read the same topics."""
+    """All members read the same topics. Partitions are handled in runs of one topic, not one by one."""
 
     def __init__(self, members: Members, counts: PartitionCounts) -> None:
         self._members = members
@@ -98,45 +101,61 @@ class _Homogeneous:
         total = sum(counts.values())
         self._quota = total // len(members)
         self._extras = total % len(members)  # members that get one more
-        had = {place for spec in members.values() for place in _places(spec.target)}
-        self._free = [
-            (topic_id, partition)
+        had: dict[UUID, set[int]] = {}
+        for spec in members.values():
+            for topic_id, partitions in spec.target.items():
+                had.setdefault(topic_id, set()).update(partitions)
+        self._free = deque(
+            (topic_id, iter([one for one in range(count) if one not in had.get(topic_id, ())]))
             for topic_id, count in counts.items()
-            for partition in range(count)
-            if (topic_id, partition) not in had
-        ]
+        )
 
     def assign(self) -> dict[str, Target]:
-        kept: dict[str, list[Place]] = {}
+        kept: dict[str, list[Run]] = {}
         missing: list[tuple[str, int]] = []
         for index, member_id in enumerate(self._order):
             kept[member_id], quota = self._keep(member_id, len(self._order) - index)
             if quota > 0:
                 missing.append((member_id, quota))
-        free = iter(self._free)
         for member_id, quota in missing:
-            kept[member_id] += islice(free, quota)
-        return {member_id: _target(kept[member_id]) for member_id in self._members}
+            kept[member_id] += self._take(quota)
+        return {member_id: _joined(kept[member_id]) for member_id in self._members}
 
-    def _keep(self, member_id: str, members_left: int) -> tuple[list[Place], int]:
+    def _keep(self, member_id: str, members_left: int) -> tuple[list[Run], int]:
         """What a member keeps of what it had, up to its quota, and how many it may still get."""
         has_extra = self._extras > 0
         quota = self._quota + has_extra
-        kept: list[Place] = []
+        kept: list[Run] = []
         for topic_id, partitions in self._members[member_id].target.items():
-            for partition in partitions:
-                if partition >= self._counts.get(topic_id, 0):
-                    continue  # of a topic that is not read any more, or is gone
-                if quota > 0:
-                    quota -= 1
-                    kept.append((topic_id, partition))
-                else:
-                    self._free.append((topic_id, partition))
+            count = self._counts.get(topic_id, 0)  # none where the topic is not read any more, or is gone
+            there = [partition for partition in partitions if partition < count]
+            if quota:
+                kept.append((topic_id, there[:quota]))
+            self._free.append((topic_id, iter(there[quota:])))
+            quota = max(0, quota - len(there))
         if quota > 0 and has_extra and members_left > self._extras:
             quota -= 1  # the odd partition stays with those who have it, or goes to the last
             has_extra = False
         self._extras -= has_extra
         return kept, quota
+
+    def _take(self, quota: int) -> Iterable[Run]:
+        """So many of those that nobody keeps."""
+        while quota and self._free:
+            topic_id, partitions = self._free[0]
+            taken = list(islice(partitions, quota))
+            yield topic_id, taken
+            quota -= len(taken)
+            if quota:
+                self._free.popleft()
+
+
+def _joined(runs: Iterable[Run]) -> Target:
+    topics: dict[UUID, list[int]] = {}
+    for topic_id, partitions in runs:
+        if partitions:
+            topics.setdefault(topic_id, []).extend(partitions)
+    return {topic_id: tuple(sorted(partitions)) for topic_id, partitions in topics.items()}
 
 
 class _Heterogeneous:

@@ -125,11 +125,11 @@ class Evolution:
         if wall_ms < due_ms:
             return
         members = self._specs(group)
+        topics = self._topics.topics
+        names = group.subscribed_topics()
         counts: dict[UUID, int] = {}
-        for name in java_order(group.subscribed_topics()):
-            topic = self._topics.topics.get(name)
-            if topic is not None:
-                counts[topic.topic_id] = len(topic.partitions)
+        for name in java_order(filter(topics.__contains__, names), among=len(names)):
+            counts[topics[name].topic_id] = len(topics[name].partitions)
         assigned = ASSIGNORS[self.assignor_of(group)](members, counts)
         for member_id in members:
             target = assigned.get(member_id, NO_TARGET)
@@ -161,7 +161,7 @@ class Evolution:
             group.targets.get(member.member_id, NO_TARGET),
             owned=owned,
             subscribed=self._ids(group.topics_of(member)),
-            is_held=lambda topic_id, partition: group.holder(topic_id, partition) is not None,
+            holders_of=group.holders.of,
         ).step(has_resubscribed=has_resubscribed)
 
     def _ids(self, names: frozenset[str]) -> frozenset[UUID]:

@@ -18,6 +18,7 @@ from uuid import UUID
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.coordinator.group.consumer import records
 from moldau.coordinator.group.consumer.embedded import CONSUMER
+from moldau.coordinator.group.consumer.holders import Holders
 from moldau.coordinator.group.consumer.member import ConsumerMember
 from moldau.coordinator.group.consumer.overlay import Overlay
 from moldau.coordinator.group.consumer.records import ConsumerRecord, RegexRecorded, Target
@@ -52,7 +53,7 @@ class ConsumerGroup:
         """A record is there that Kafka wrote before 4.1."""
         self.is_outdated = True
         """What is known of the subscribed topics may have changed. After a fail-over it may, too."""
-        self._holders: MutableMapping[tuple[UUID, int], str] = {}
+        self.holders = Holders()
         self.classic_count = 0
         """Members that speak the classic protocol."""
         self._topic_readers: Counter[str] = Counter()  # of those who name them
@@ -67,7 +68,7 @@ class ConsumerGroup:
         other.members, other.static_members = Overlay(self.members), Overlay(self.static_members)
         other.targets, other.regexes = Overlay(self.targets), Overlay(self.regexes)
         other.has_partition_metadata, other.is_outdated = self.has_partition_metadata, self.is_outdated
-        other._holders, other.classic_count = Overlay(self._holders), self.classic_count
+        other.holders, other.classic_count = self.holders.draft(), self.classic_count
         other._topic_readers, other._regex_readers = self._topic_readers.copy(), self._regex_readers.copy()
         return other
 
@@ -132,17 +133,12 @@ class ConsumerGroup:
         if before is not None:
             self._release(before)
         self.members[member.member_id] = member
-        for held in (member.assigned, member.revoking):
-            for topic_id, partitions in held.items():
-                for partition in partitions:
-                    self._holders[topic_id, partition] = member.member_id
+        self.holders.hold(member.member_id, member.assigned)
+        self.holders.hold(member.member_id, member.revoking)
 
     def _release(self, member: ConsumerMember) -> None:
-        for held in (member.assigned, member.revoking):
-            for topic_id, partitions in held.items():
-                for partition in partitions:
-                    if self._holders.get((topic_id, partition)) == member.member_id:
-                        del self._holders[topic_id, partition]
+        self.holders.release(member.member_id, member.assigned)
+        self.holders.release(member.member_id, member.revoking)
 
     # ---- looks ----------------------------------------------------------------------------------------------
 
@@ -161,7 +157,7 @@ class ConsumerGroup:
         return not self.members
 
     def holder(self, topic_id: UUID, partition: int) -> str | None:
-        return self._holders.get((topic_id, partition))
+        return self.holders.of(topic_id).get(partition)
 
     def member(self, member_id: str) -> ConsumerMember:
         """KafkaError where it is none."""

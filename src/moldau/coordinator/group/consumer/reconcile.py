@@ -19,7 +19,7 @@ Owned = Mapping[UUID, Set[int]]
 
 class Reconciliation:
     """`owned` is what the member says that it has, None where it says nothing of it; `subscribed` are the ids of the
-    topics that it wants; `is_held(topic_id, partition)` tells whether anyone has a partition.
+    topics that it wants; `holders_of(topic_id)` are those who have a partition of a topic.
     """
 
     def __init__(
@@ -30,14 +30,14 @@ class Reconciliation:
         *,
         owned: Owned | None,
         subscribed: Set[UUID],
-        is_held: Callable[[UUID, int], bool],
+        holders_of: Callable[[UUID], Mapping[int, str]],
     ) -> None:
         self._member = member
         self._target_epoch = target_epoch
         self._target = target
         self._owned = owned
         self._subscribed = subscribed
-        self._is_held = is_held
+        self._holders_of = holders_of
 
     def step(self, *, has_resubscribed: bool) -> ConsumerMember:
         """The member as it is next; the same where it has to wait."""
@@ -60,10 +60,12 @@ class Reconciliation:
         kept: dict[UUID, dict[int, int]] = {}
         to_revoke: dict[UUID, dict[int, int]] = {}
         for topic_id, partitions in member.assigned.items():
-            wanted = self._wanted(topic_id)
-            for partition, epoch in partitions.items():
-                place = kept if partition in wanted else to_revoke
-                place.setdefault(topic_id, {})[partition] = epoch
+            wanted = frozenset(self._wanted(topic_id))
+            keep = {one: epoch for one, epoch in partitions.items() if one in wanted}
+            if keep:
+                kept[topic_id] = keep
+            if len(keep) < len(partitions):
+                to_revoke[topic_id] = {one: epoch for one, epoch in partitions.items() if one not in wanted}
         if to_revoke and self._still_owns(to_revoke):
             return self._moved(member.epoch, MemberState.UNREVOKED, kept, to_revoke)
         is_complete = self._add_free(kept)
@@ -74,16 +76,18 @@ class Reconciliation:
         """Whether all that was missing could be had."""
         is_complete = True
         for topic_id in self._target:
-            for partition in self._wanted(topic_id):
-                if partition in assigned.get(topic_id, NOTHING):
-                    continue
-                own = partition in self._member.revoking.get(topic_id, NOTHING)
-                own = own or partition in self._member.assigned.get(topic_id, NOTHING)
-                if self._is_held(topic_id, partition) and not own:
-                    is_complete = False
-                else:
-                    assigned.setdefault(topic_id, {})[partition] = self._target_epoch
+            kept = assigned.get(topic_id, {})
+            missing = [partition for partition in self._wanted(topic_id) if partition not in kept]
+            held = self._holders_of(topic_id).keys() - self._own(topic_id)
+            free = [partition for partition in missing if partition not in held]
+            is_complete = is_complete and len(free) == len(missing)
+            if free:
+                assigned.setdefault(topic_id, {}).update(dict.fromkeys(free, self._target_epoch))
         return is_complete
+
+    def _own(self, topic_id: UUID) -> set[int]:
+        """What the member has of a topic, or is about to give up."""
+        return {*self._member.assigned.get(topic_id, ()), *self._member.revoking.get(topic_id, ())}
 
     def _without_unsubscribed(self) -> ConsumerMember:
         """It wants other topics than before: what it does not want any more goes at once, before a new target."""

@@ -213,7 +213,7 @@ def _target_epoch_value(record: TargetEpochRecorded) -> bytes:
 def _target_value(record: TargetRecorded) -> bytes:
     value = _writer().array(len(record.target))
     for topic_id, partitions in record.target.items():
-        _int32s(value.uuid(topic_id), partitions).tagged()
+        value.uuid(topic_id).int32s(partitions).tagged()
     return value.tagged().done()
 
 
@@ -222,8 +222,8 @@ def _current_value(record: CurrentRecorded) -> bytes:
     for assigned in (record.assigned, record.revoking):
         value.array(len(assigned))
         for topic_id, partitions in assigned.items():
-            epochs = _int32s(_writer(), tuple(partitions.values())).done()[2:]
-            _int32s(value.uuid(topic_id), tuple(partitions)).tagged({ASSIGNMENT_EPOCHS_TAG: epochs})
+            epochs = _writer().int32s(partitions.values()).done()[2:]
+            value.uuid(topic_id).int32s(partitions).tagged({ASSIGNMENT_EPOCHS_TAG: epochs})
     return value.tagged().done()
 
 
@@ -232,13 +232,6 @@ def _regex_value(record: RegexRecorded) -> bytes:
     for topic in record.topics:
         value.string(topic)
     return value.int64(record.version).int64(record.timestamp_ms).tagged().done()
-
-
-def _int32s(value: FieldWriter, numbers: tuple[int, ...]) -> FieldWriter:
-    value.array(len(numbers))
-    for number in numbers:
-        value.int32(number)
-    return value
 
 
 def _int64(number: int) -> bytes:
@@ -315,7 +308,7 @@ def _read_target(group_id: str, member_id: str, fields: FieldReader) -> TargetRe
     target = {}
     for _ in range(fields.array()):
         topic_id = fields.uuid()
-        target[topic_id] = _read_int32s(fields)
+        target[topic_id] = fields.int32s()
         fields.tagged()
     return TargetRecorded(group_id, member_id, target)
 
@@ -330,11 +323,11 @@ def _read_assigned(fields: FieldReader) -> Assigned:
     """Before 4.3 partitions had no epochs: they count as assigned in the first one."""
     assigned = {}
     for _ in range(fields.array()):
-        topic_id, partitions = fields.uuid(), _read_int32s(fields)
+        topic_id, partitions = fields.uuid(), fields.int32s()
         tagged = fields.tagged().get(ASSIGNMENT_EPOCHS_TAG)
         epochs: tuple[int, ...] = ()
         if tagged is not None:
-            epochs = _read_int32s(FieldReader(bytes(tagged), flexible=True))
+            epochs = FieldReader(bytes(tagged), flexible=True).int32s()
         if len(epochs) != len(partitions):
             epochs = (0,) * len(partitions)
         assigned[topic_id] = dict(zip(partitions, epochs, strict=True))
@@ -344,10 +337,6 @@ def _read_assigned(fields: FieldReader) -> Assigned:
 def _read_regex(group_id: str, regex: str, fields: FieldReader) -> RegexRecorded:
     topics = tuple(fields.string() for _ in range(fields.array()))
     return RegexRecorded(group_id, regex, topics, fields.int64(), fields.int64())
-
-
-def _read_int32s(fields: FieldReader) -> tuple[int, ...]:
-    return tuple(fields.int32() for _ in range(fields.array()))
 
 
 def _read_int64(data: memoryview | None) -> int:

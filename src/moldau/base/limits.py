@@ -27,8 +27,9 @@ DECODED_REQUEST_BYTES_MAX = 16 * 1024 * 1024
 """The largest request that is decoded into objects (all but Produce): they take several times its bytes."""
 
 REQUEST_ELEMENTS_MAX = 100_000
-"""Elements of all arrays of one request together: they become objects of some 500 bytes, and kio's reader makes them
-in one stretch (25 ms). A fetch of 20,000 partitions or a reassignment of 10,000 has fewer than half."""
+"""Elements of all arrays of one request together, those with many fields counted more than once: they become objects of
+some 500 bytes, and kio's reader makes them in one stretch (25 ms). A fetch of 20,000 partitions or a reassignment of
+10,000 has fewer than half."""
 
 TAGGED_FIELDS_MAX = 64
 TAGGED_FIELD_BYTES_MAX = 256 * 1024
@@ -83,6 +84,9 @@ CONNECTIONS_WAITING_MAX = 1024
 CONNECTIONS_WAITING_SHARE = 8
 """Connections beyond `max.connections` that are kept unserved until one ends; further ones are closed. At most one in
 eight of those that the process has descriptors for."""
+
+SILENT_S_MAX = 1.0
+"""Where others find no room: how long a connection may say nothing at all."""
 
 CONNECTIONS_OF_BROKERS_MAX = 256
 CONNECTIONS_OF_BROKERS_SHARE = 8
@@ -156,7 +160,8 @@ OUTBOX_WEIGHT_PER_REQUEST = 5_000
 """Partitions named in one request for them, unless a single transaction has more."""
 
 COORDINATOR_CALLS_HELD_MAX = 200
-"""Requests that wait for one partition of a coordinator while it is loaded; further ones are told that it loads."""
+"""Requests that wait for one partition of a coordinator while it is loaded, or while a thread decides on something
+large there; further ones are told that it loads."""
 
 COORDINATOR_NOTES_HELD_MAX = 1_000
 """Events of the cluster (topics made or deleted) that are kept for a coordinator while it is loaded. Further ones are
@@ -208,6 +213,14 @@ most. And how many such batches a broker remembers: 4 MB."""
 COORDINATOR_ELEMENTS_PER_STEP = 500
 """Offsets, or members that leave, that one step of a group's coordinator has; a request with more takes several, with
 others between. A step of so many offsets is encoded, appended and applied within 6 ms."""
+
+CONSUMER_GROUP_INLINE_MAX = 5_000
+GROUPS_INLINE_MAX = 2_000
+OFFSETS_INLINE_MAX = 2_000
+"""What a group's coordinator decides on the loop: a change of a KIP-848 group by the topics and partitions that it
+reads, a topic counted for every member that names it; what the deletion of a topic means for so many groups of one
+partition of __consumer_offsets; offsets that a marker, or such a deletion, changes. Each takes some 10 ms. What is more
+is decided in a thread: the other groups of that partition wait meanwhile, and nobody else."""
 
 OFFSETS_PER_TRANSACTION_MAX = 20_000
 """Offsets that one transaction may commit in one partition of __consumer_offsets: its marker makes all of them count at

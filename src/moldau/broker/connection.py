@@ -80,6 +80,7 @@ class Connection:
         "_queue",
         "_send",
         "_server",
+        "_since_s",
         "_slots",
         "_waits_for_room",
         "_waits_for_turn",
@@ -99,7 +100,7 @@ class Connection:
         self.listener_name = listener_name
         self.principal = "User:ANONYMOUS"
         self.client_software: tuple[str, str] | None = None
-        self.last_active_s = server.clock.monotonic()
+        self.last_active_s = self._since_s = server.clock.monotonic()
         self.is_closed = False
         self._dispatch = dispatch
         self._send = stream.send
@@ -530,6 +531,11 @@ class Connection:
         return True
 
     # ---- end --------------------------------------------------------------------------------------------------
+
+    @property
+    def is_silent(self) -> bool:
+        """It is open, and nothing has ever come."""
+        return self.last_active_s is self._since_s and not self.is_closed
 
     @property
     def is_idle(self) -> bool:

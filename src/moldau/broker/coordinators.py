@@ -178,7 +178,10 @@ class Coordinators:
         """The coordinators of an internal topic have heard of it with its partitions, and those of one that was made
         anew may be at work already."""
         if name not in self._by_topic:
-            self.groups.note_all(lambda shard, _moment: shard.on_topics_deleted([name]))
+            self.groups.note_all(
+                lambda shard, _moment: shard.on_topics_deleted([name]),
+                takes_long=lambda shard: shard.deletion_takes_long(name),
+            )
 
     def on_brokers_changed(self) -> None:
         """Brokers have come, gone, or were fenced."""

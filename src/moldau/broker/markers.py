@@ -99,7 +99,12 @@ def _append(broker: MarkerBroker, wanted: Wanted) -> tuple[Partition, int]:
     if appended.error:
         raise KafkaError(appended.error)
     if place.topic == CONSUMER_OFFSETS:
-        broker.coordinators.groups.on_marker(place.partition, producer, is_commit=marker.is_commit)
+        broker.coordinators.groups.on_marker(
+            place.partition,
+            producer,
+            is_commit=marker.is_commit,
+            takes_long=lambda shard: shard.marker_takes_long(producer),
+        )
     return partition, appended.last_offset + 1
 
 

@@ -4,7 +4,8 @@
 So does the number of descriptors that the process may have: some are kept for logs (`Net.accepted_max`). Where brokers
 have a listener of their own, they get in beside all that (Kafka's ConnectionQuotas, `protectedListener`).
 `max.connections.per.ip` refuses, and counts those that wait. A connection on which nothing happened for
-`connections.max.idle.ms`, or that waited as long, is closed.
+`connections.max.idle.ms`, or that waited as long, is closed. Where there is no room for more, so are those that have
+said nothing at all for SILENT_S_MAX: whoever opens all that there are and is silent keeps nobody out.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from moldau.base.limits import (
     HTTP_CONNECTIONS_MAX,
     PRIVATE_BUFFER_BYTES_MIN,
     RECEIVE_BUFFER_BYTES,
+    SILENT_S_MAX,
 )
 from moldau.broker.backlog import Backlog
 from moldau.broker.connection import Connection
@@ -91,6 +93,9 @@ class Server:
         self._per_ip: dict[str, int] = {}
         """Those that are served, and those that wait."""
         self._waiting: deque[Waiting] = deque()
+        self._opened: deque[Connection] = deque()
+        """In the order of arrival; some of those who have said something since, or are gone, may still be in it."""
+        self._silence: Timer | None = None
         self._seldom = Seldom(runtime.clock)
         self._idle_s_max = idle_ms_max / 1000
         self._listeners: list[Listener] = []
@@ -132,6 +137,8 @@ class Server:
             self._say(f"a connection of {ip} is refused: {count} are there", "max.connections.per.ip")
             stream.close()
             return
+        if not self._has_room(listener_name) and self._silence is None:
+            self._silence = self.tasks.call_later(SILENT_S_MAX, self._end_silent)
         if not self._has_room(listener_name) and len(self._waiting) >= self._waiting_max:
             self._say(f"a connection of {ip} is refused: {len(self.connections)} are there", self._bound)
             stream.close()
@@ -166,7 +173,23 @@ class Server:
 
     def _open(self, stream: Stream, listener_name: str) -> None:
         self.metrics.connections_opened += 1
-        self.connections[Connection(self, stream, listener_name, self._dispatch)] = None
+        connection = Connection(self, stream, listener_name, self._dispatch)
+        self.connections[connection] = None
+        self._opened.append(connection)
+        while self._opened and not self._opened[0].is_silent:
+            self._opened.popleft()
+
+    def _end_silent(self) -> None:
+        """Somebody found no room a while ago: close those who have said nothing for as long."""
+        self._silence = None
+        oldest_s = self.clock.monotonic() - SILENT_S_MAX
+        silent = [one for one in self._opened if one.is_silent]
+        for connection in silent:
+            if connection.last_active_s <= oldest_s:
+                connection.close("silent, while others find no room")
+        self._opened = deque(one for one in silent if not one.is_closed)
+        if self._waiting and not self._is_closing:
+            self._silence = self.tasks.call_later(SILENT_S_MAX, self._end_silent)
 
     def on_connection_closed(self, connection: Connection) -> None:
         if self.connections.pop(connection, self) is self:
@@ -248,6 +271,8 @@ class Server:
             self._sweep.cancel()
         if self._look is not None:
             self._look.cancel()
+        if self._silence is not None:
+            self._silence.cancel()
         for waiting in self._waiting:
             waiting.stream.close()
         self._waiting.clear()

@@ -6,6 +6,8 @@ Guarantees:
 - Answers and effects come after the high watermark has passed everything that was written before them, so no client
   is told, and nobody reads, what could still be lost. There is nothing to take back: state that was applied and is lost
   with leadership goes with the whole shard.
+- An event that `takes_long` is decided, and its records are applied, in a thread: the loop goes on. What comes for the
+  shard meanwhile waits, in order, so that a shard is never used by two. One thread does this on a broker at a time.
 - A deadline is judged after what has already arrived: heartbeats that wait in the sockets are heard first, and after
   the loop was held, or the process stopped, everybody has a moment to be heard.
 - A log is replayed in pieces. Meanwhile requests wait, in order; where it takes longer than a moment they are answered
@@ -14,9 +16,10 @@ Guarantees:
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from enum import Enum
 from functools import partial
 from typing import Any, Generic
@@ -60,6 +63,12 @@ class State(Enum):
     CLOSED = "closed"
 
 
+Piece = tuple[Sequence[Any], list[tuple[bytes, bytes | None]]]
+"""Records of one batch, and each as it is stored."""
+TakesLong = Callable[[ShardT], bool]
+"""Whether an event is to be decided aside, by a look at the shard that takes no time."""
+
+
 class _Waiting:
     """What is to be answered and done once the log is committed up to an offset."""
 
@@ -85,6 +94,7 @@ class Driver(Generic[ShardT]):
         *,
         write_timeout_ms: int,
         perform: Callable[[Any], object],
+        thread: asyncio.Lock | None = None,
     ) -> None:
         self.name = name
         self.state = State.LOADING
@@ -99,8 +109,10 @@ class Driver(Generic[ShardT]):
         self._waiting: deque[_Waiting] = deque()
         self._held: list[Callable[[ShardT, Moment], Decision]] = []  # for after the load
         self._has_dropped_notes = False
-        self._calls: deque[tuple[Callable[[], None], Reply]] = deque()
-        """Requests that wait for the load, and those behind them."""
+        self._calls: deque[tuple[Callable[[], None], Reply | None]] = deque()
+        """Requests that wait for the load or for what is decided aside, and those behind them."""
+        self._thread = thread or asyncio.Lock()
+        self._is_aside = False  # the shard is a thread's
         self._patience: Timer | None = tasks.call_later(PATIENCE_S, self._lose_patience)
         self._is_writing = False
         self._timer: Timer | None = None
@@ -139,17 +151,19 @@ class Driver(Generic[ShardT]):
     async def _serve_calls(self) -> None:
         """Who comes meanwhile is served behind those who have waited."""
         self._end_patience()
-        while self._calls:
+        while self._calls and not self._is_aside:
             for _ in range(min(CALLS_PER_TURN, len(self._calls))):
-                call, _reply = self._calls.popleft()
-                call()
+                if not self._is_aside:
+                    call, _reply = self._calls.popleft()
+                    call()
             await self._tasks.sleep(0)
 
     def _lose_patience(self) -> None:
         self._patience = None
         calls, self._calls = self._calls, deque()
         for _call, reply in calls:
-            reply.fail(ErrorCode.coordinator_load_in_progress)
+            if reply is not None:
+                reply.fail(ErrorCode.coordinator_load_in_progress)
 
     def _end_patience(self) -> None:
         if self._patience is not None:
@@ -170,8 +184,9 @@ class Driver(Generic[ShardT]):
             self._journal.on_committed(None)
         waiting, self._waiting = self._waiting, deque()
         calls, self._calls = self._calls, deque()
-        replies = [reply for one in waiting for reply, _ in one.answers] + [reply for _call, reply in calls]
-        for reply in [*replies, *self._shard.parked()]:
+        replies = [reply for one in waiting for reply, _ in one.answers]
+        replies += [reply for _call, reply in calls if reply is not None]
+        for reply in replies if self._is_aside else [*replies, *self._shard.parked()]:
             reply.fail(error)
 
     async def _replay(self) -> None:
@@ -202,45 +217,86 @@ class Driver(Generic[ShardT]):
 
     # ---- events ---------------------------------------------------------------------------------------------
 
-    def write(self, decide: Callable[[ShardT, Moment], Decision], reply: Reply) -> None:
+    def write(
+        self,
+        decide: Callable[[ShardT, Moment], Decision],
+        reply: Reply,
+        takes_long: TakesLong[ShardT] | None = None,
+    ) -> None:
         """An event that may change the state. `decide` parks the reply, or answers it in its decision."""
-        if not self._waits(partial(self._decide, decide), reply):
-            self._decide(decide)
+        if not self._waits(partial(self._decide, decide, takes_long, reply), reply):
+            self._decide(decide, takes_long, reply)
 
-    def _decide(self, decide: Callable[[ShardT, Moment], Decision]) -> None:
+    def _decide(
+        self,
+        decide: Callable[[ShardT, Moment], Decision],
+        takes_long: TakesLong[ShardT] | None = None,
+        reply: Reply | None = None,
+    ) -> None:
+        if takes_long is not None and takes_long(self._shard):
+            self._begin_aside(self._decide_aside(decide, reply))
+            return
         moment = self._moment()
         self._carry_out(decide(self._shard, moment), moment)
 
-    def note(self, decide: Callable[[ShardT, Moment], Decision]) -> None:
+    def note(
+        self, decide: Callable[[ShardT, Moment], Decision], takes_long: TakesLong[ShardT] | None = None
+    ) -> None:
         """An event of the cluster that nobody waits for; it is kept while the log is loaded."""
-        if self.state is State.LOADING:
-            if len(self._held) < COORDINATOR_NOTES_HELD_MAX:
-                self._held.append(decide)
-            elif not self._has_dropped_notes:
+        if self._is_free:
+            self._decide(decide, takes_long)
+        elif self.state is State.CLOSED:
+            return
+        elif len(self._held) + len(self._calls) >= COORDINATOR_NOTES_HELD_MAX:
+            if not self._has_dropped_notes:
                 self._has_dropped_notes = True
-                log.warning(
-                    "%s takes long to load: it does not hear of all that happens meanwhile", self.name
-                )
-        elif self.state is State.ACTIVE:
-            self._decide(decide)
+                log.warning("%s is busy for long: it does not hear of all that happens meanwhile", self.name)
+        elif self.state is State.LOADING:
+            self._held.append(decide)
+        else:
+            self._calls.append((partial(self._decide, decide, takes_long), None))
 
-    def read(self, look: Callable[[ShardT, Moment], Any], reply: Reply) -> None:
+    def read(
+        self,
+        look: Callable[[ShardT, Moment], Any],
+        reply: Reply,
+        takes_long: TakesLong[ShardT] | None = None,
+    ) -> None:
         """Look at the state; answered when all that was seen is committed."""
-        self.write(lambda shard, moment: Decision(answers=((reply, look(shard, moment)),)), reply)
+        self.write(lambda shard, moment: Decision(answers=((reply, look(shard, moment)),)), reply, takes_long)
 
-    def apply_marker(self, producer: Producer, *, is_commit: bool) -> None:
+    def apply_marker(
+        self, producer: Producer, *, is_commit: bool, takes_long: TakesLong[ShardT] | None = None
+    ) -> None:
         """A transaction's marker was appended to the partition by its coordinator."""
-        if self.state is State.ACTIVE:
+        call = partial(self._apply_marker, producer, is_commit, takes_long)
+        if self._is_free:
+            call()
+        elif self.state is State.ACTIVE:
+            self._calls.append((call, None))  # without a bound: it is in the log
+
+    def _apply_marker(
+        self, producer: Producer, is_commit: bool, takes_long: TakesLong[ShardT] | None
+    ) -> None:
+        self._next_offset = self._journal.next_offset
+        if takes_long is not None and takes_long(self._shard):
+            self._begin_aside(self._apply_marker_aside(producer, is_commit))
+        else:
             self._shard.apply_marker(producer, is_commit=is_commit)
-            self._next_offset = self._journal.next_offset
+
+    @property
+    def _is_free(self) -> bool:
+        """Whether an event can be decided now: nothing waits, and no thread has the shard."""
+        return self.state is State.ACTIVE and not self._calls and not self._is_aside
 
     def _waits(self, call: Callable[[], None], reply: Reply) -> bool:
         """Whether a request cannot be served now: it waits for the load, or is refused."""
-        if self.state is State.ACTIVE and not self._calls:
+        if self._is_free:
             return False
+        is_waiting = self._patience is not None or self._calls or self._is_aside
         if self.state is State.CLOSED:
             reply.fail(ErrorCode.not_coordinator)
-        elif (self._patience or self._calls) and len(self._calls) < COORDINATOR_CALLS_HELD_MAX:
+        elif is_waiting and len(self._calls) < COORDINATOR_CALLS_HELD_MAX:
             self._calls.append((call, reply))
         else:
             reply.fail(ErrorCode.coordinator_load_in_progress)
@@ -248,48 +304,107 @@ class Driver(Generic[ShardT]):
 
     def _carry_out(self, decision: Decision, moment: Moment) -> None:
         if not decision.records or self._write(decision, moment):
-            for reply, response in decision.answers_now:
-                reply.answer(response)
-            if decision.answers or decision.effects:
-                deadline_ms = moment.ms + self._write_timeout_ms
-                self._waiting.append(_Waiting(self._next_offset, deadline_ms, decision))
+            self._answer(decision, moment)
         self._on_committed()
         self._set_timer(moment.ms)
+
+    def _answer(self, decision: Decision, moment: Moment) -> None:
+        """What was decided is written: answer now, or once it is committed."""
+        for reply, response in decision.answers_now:
+            reply.answer(response)
+        if decision.answers or decision.effects:
+            deadline_ms = moment.ms + self._write_timeout_ms
+            self._waiting.append(_Waiting(self._next_offset, deadline_ms, decision))
 
     def _write(self, decision: Decision, moment: Moment) -> bool:
         """Append and apply; False where the log refuses, and every answer says so."""
         self._is_writing = True
         try:
-            for piece in self._pieces(decision):
-                stored = [self._shard.encode(record) for record in piece]
+            for piece, stored in self._pieces(decision):
                 self._next_offset = self._journal.append(stored, moment.wall_ms, decision.producer)
-                for record in piece:
-                    self._shard.apply(record, decision.producer)
+                self._apply(piece, decision.producer)
         except (KafkaError, BadFields) as refusal:
-            code = refusal.code if isinstance(refusal, KafkaError) else ErrorCode.unknown_server_error
-            for reply, _ in [*decision.answers_now, *decision.answers]:
-                reply.fail(code)
+            _refuse(decision, refusal)
             return False
         finally:
             self._is_writing = False
         return True
 
-    def _pieces(self, decision: Decision) -> Iterator[Sequence[Any]]:
+    def _apply(self, piece: Sequence[Any], producer: Producer | None) -> None:
+        for record in piece:
+            self._shard.apply(record, producer)
+
+    def _pieces(self, decision: Decision) -> Iterator[Piece]:
         """One batch, or as many as the log's limit asks for where the decision may be cut."""
         if decision.is_atomic:
-            yield decision.records
+            yield decision.records, [self._shard.encode(record) for record in decision.records]
             return
         piece: list[Any] = []
+        stored: list[tuple[bytes, bytes | None]] = []
         size = 0
         for record in decision.records:
             key, value = self._shard.encode(record)
             added = len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES
             if piece and size + added > self._journal.batch_bytes_max:
-                yield piece
-                piece, size = [], 0
+                yield piece, stored
+                piece, stored, size = [], [], 0
             piece.append(record)
+            stored.append((key, value))
             size += added
-        yield piece
+        yield piece, stored
+
+    # ---- aside ----------------------------------------------------------------------------------------------
+
+    def _begin_aside(self, work: Awaitable[None]) -> None:
+        """The shard is this work's until it has ended."""
+        self._is_aside = True
+        self._tasks.spawn(self._aside(work), name=f"decide for {self.name}")
+
+    async def _aside(self, work: Awaitable[None]) -> None:
+        try:
+            async with self._thread:
+                await work
+        finally:
+            self._is_aside = False
+            if self.state is State.CLOSED:
+                for reply in self._shard.parked():
+                    reply.fail(ErrorCode.not_coordinator)
+            else:
+                self._on_committed()
+                self._set_timer(self._moment().ms)
+                await self._serve_calls()
+
+    async def _apply_marker_aside(self, producer: Producer, is_commit: bool) -> None:
+        await self._tasks.in_thread(partial(self._shard.apply_marker, producer, is_commit=is_commit))
+
+    async def _decide_aside(self, decide: Callable[[ShardT, Moment], Decision], reply: Reply | None) -> None:
+        moment = self._moment()
+        try:
+            decision = await self._tasks.in_thread(decide, self._shard, moment)
+        except BaseException:
+            if reply is not None:
+                reply.fail(ErrorCode.unknown_server_error)
+            raise
+        if not decision.records or await self._write_aside(decision, moment):
+            if self.state is State.ACTIVE:
+                self._answer(decision, moment)
+            else:
+                _refuse(decision, KafkaError(ErrorCode.not_coordinator))
+
+    async def _write_aside(self, decision: Decision, moment: Moment) -> bool:
+        """As `_write`; the journal is the loop's, encoding and applying are not."""
+        in_thread = self._tasks.in_thread
+        try:
+            pieces: list[Piece] = await in_thread(list, self._pieces(decision))
+            for piece, stored in pieces:
+                if self.state is not State.ACTIVE:
+                    raise KafkaError(ErrorCode.not_coordinator)
+                self._next_offset = self._journal.append(stored, moment.wall_ms, decision.producer)
+                await in_thread(self._apply, piece, decision.producer)
+        except (KafkaError, BadFields) as refusal:
+            _refuse(decision, refusal)
+            return False
+        return True
 
     def _on_committed(self) -> None:
         if self._is_writing:  # called from within an append: first its records are applied
@@ -309,7 +424,7 @@ class Driver(Generic[ShardT]):
 
     def _set_timer(self, now_ms: int) -> None:
         """One timer, for the shard's next deadline or the first answer that has waited for too long."""
-        if self.state is not State.ACTIVE or self._is_judging:
+        if self.state is not State.ACTIVE or self._is_judging or self._is_aside:
             return
         due_ms = self._shard.next_deadline_ms
         late_ms = next((one.deadline_ms for one in self._waiting if one.answers), None)
@@ -346,7 +461,7 @@ class Driver(Generic[ShardT]):
             self._tasks.call_soon(self._judge_after, turns - 1)
             return
         self._is_judging = False
-        if self.state is State.ACTIVE:
+        if self.state is State.ACTIVE and not self._is_aside:  # else it is set again when the shard is back
             self._judge()
 
     def _judge(self) -> None:
@@ -366,3 +481,10 @@ class Driver(Generic[ShardT]):
             answers, one.answers = one.answers, ()
             for reply, _ in answers:
                 reply.fail(ErrorCode.coordinator_not_available)
+
+
+def _refuse(decision: Decision, refusal: KafkaError | BadFields) -> None:
+    """It cannot be written: every answer says so."""
+    code = refusal.code if isinstance(refusal, KafkaError) else ErrorCode.unknown_server_error
+    for reply, _ in [*decision.answers_now, *decision.answers]:
+        reply.fail(code)

@@ -7,11 +7,12 @@ partition is not led here gets NOT_COORDINATOR, and the client looks for the coo
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Generic
 
 from moldau.base.errors import ErrorCode
-from moldau.coordinator.driver import Driver, State
+from moldau.coordinator.driver import Driver, State, TakesLong
 from moldau.coordinator.java import java_hash
 from moldau.coordinator.journal import Journal
 from moldau.coordinator.reply import Reply
@@ -52,6 +53,8 @@ class CoordinatorRuntime(Generic[ShardT]):
         self._write_timeout_ms = write_timeout_ms
         self._perform = perform
         self._drivers: dict[int, Driver[ShardT]] = {}
+        self._thread = asyncio.Lock()
+        """Of what takes long: the disk needs threads, too."""
 
     # ---- leadership -----------------------------------------------------------------------------------------
 
@@ -66,6 +69,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             self._clock,
             write_timeout_ms=self._write_timeout_ms,
             perform=lambda effect: self._perform(index, effect),
+            thread=self._thread,
         )
         self._drivers[index] = driver
         self._tasks.spawn(driver.load(), name=f"load {driver.name}")
@@ -98,20 +102,35 @@ class CoordinatorRuntime(Generic[ShardT]):
 
     # ---- requests -------------------------------------------------------------------------------------------
 
-    def write(self, key: str, decide: Callable[[ShardT, Moment, Reply], Decision], failed: Failed) -> Reply:
-        """An event for the shard of a key. The reply is answered in the decision, or parked by the shard."""
+    def write(
+        self,
+        key: str,
+        decide: Callable[[ShardT, Moment, Reply], Decision],
+        failed: Failed,
+        takes_long: TakesLong[ShardT] | None = None,
+    ) -> Reply:
+        """An event for the shard of a key. The reply is answered in the decision, or parked by the shard.
+
+        Where it `takes_long`, by a look at the shard, a thread decides on it.
+        """
         reply = Reply(failed)
         driver = self._driver(key, reply)
         if driver is not None:
-            driver.write(lambda shard, moment: decide(shard, moment, reply), reply)
+            driver.write(lambda shard, moment: decide(shard, moment, reply), reply, takes_long)
         return reply
 
-    def read(self, key: str, look: Callable[[ShardT, Moment], Any], failed: Failed) -> Reply:
+    def read(
+        self,
+        key: str,
+        look: Callable[[ShardT, Moment], Any],
+        failed: Failed,
+        takes_long: TakesLong[ShardT] | None = None,
+    ) -> Reply:
         """A look at the state of a key, answered with what `look` returns when all of that is committed."""
         reply = Reply(failed)
         driver = self._driver(key, reply)
         if driver is not None:
-            driver.read(look, reply)
+            driver.read(look, reply, takes_long)
         return reply
 
     def read_all(self, look: Callable[[ShardT, Moment], Any], failed: Failed) -> list[Reply]:
@@ -123,16 +142,25 @@ class CoordinatorRuntime(Generic[ShardT]):
             replies.append(reply)
         return replies
 
-    def note_all(self, decide: Callable[[ShardT, Moment], Decision]) -> None:
+    def note_all(
+        self, decide: Callable[[ShardT, Moment], Decision], takes_long: TakesLong[ShardT] | None = None
+    ) -> None:
         """An event of the cluster (a topic was deleted) for every shard that is led here; nobody waits for it."""
         for index in self.led:
-            self._drivers[index].note(decide)
+            self._drivers[index].note(decide, takes_long)
 
-    def on_marker(self, index: int, producer: Producer, *, is_commit: bool) -> None:
+    def on_marker(
+        self,
+        index: int,
+        producer: Producer,
+        *,
+        is_commit: bool,
+        takes_long: TakesLong[ShardT] | None = None,
+    ) -> None:
         """A transaction's marker was appended to one of the partitions."""
         driver = self._drivers.get(index)
         if driver is not None:
-            driver.apply_marker(producer, is_commit=is_commit)
+            driver.apply_marker(producer, is_commit=is_commit, takes_long=takes_long)
 
     def _driver(self, key: str, reply: Reply) -> Driver[ShardT] | None:
         count = self._partition_count()

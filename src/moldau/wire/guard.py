@@ -11,7 +11,7 @@ raises WireError, or IndexError or struct.error where the message ends too early
 the end. Fixed-size values are stepped over, not looked at, and UTF-8 is left to the reader.
 
 `compile_sliced_guard(struct)` makes a generator function of the same kind for messages that may be large: it pauses in
-every array, counts the elements of all of them (those with a UUID twice), and refuses more than
+every array, counts the elements of all of them (those with many fields more than once), and refuses more than
 `REQUEST_ELEMENTS_MAX`.
 """
 
@@ -146,9 +146,16 @@ def _bytes_min(spec: FieldSpec, flexible: bool) -> int:
 
 
 def _weight(spec: FieldSpec) -> int:
-    """How many elements one of these counts for: a UUID takes as long to make as a struct of other fields."""
-    is_uuid = [field.kafka_type == "uuid" for field in plain_fields(spec.struct)] if spec.struct else ()
-    return 1 + sum(is_uuid)
+    """How many elements one of these counts for, by what kio's reader takes to make it: 0.3 us for each of them.
+
+    A UUID takes as long as a struct of a few other fields, and so do two texts or four numbers more.
+    """
+    if spec.struct is None:
+        return 1
+    types = [field.kafka_type for field in plain_fields(spec.struct) if field.struct is None]
+    texts = sum(one in ("string", "bytes") for one in types)
+    uuids = types.count("uuid")
+    return 1 + uuids + texts // 2 + (len(types) - texts - uuids) // 4
 
 
 class _Compiler:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from moldau.base.limits import CONNECTIONS_WAITING_MAX, HTTP_CONNECTIONS_MAX
+from moldau.base.limits import CONNECTIONS_WAITING_MAX, HTTP_CONNECTIONS_MAX, SILENT_S_MAX
 from moldau.broker import server
 from moldau.broker.metrics import Metrics
 from moldau.broker.server import IDLE_SWEEPS_PER_TIMEOUT, Server
@@ -35,6 +35,8 @@ class FakeConnection:
     """As much of a connection as the server looks at."""
 
     is_idle = True
+    is_silent = True
+    is_closed = False
     client_software = None
 
     def __init__(self, server: Server, stream: FakeStream, listener_name: str, dispatch: object) -> None:
@@ -45,6 +47,7 @@ class FakeConnection:
     def look(self) -> None: ...
 
     def close(self, reason: str | None) -> None:
+        self.is_closed, self.is_silent = True, False
         self.stream.close()
         self._server.on_connection_closed(self)
 
@@ -113,6 +116,9 @@ class Stage:
 
     def end(self, stream: FakeStream) -> None:
         self._connection(stream).close(None)
+        self.turn()
+
+    def turn(self) -> None:
         while self._soon:
             self._soon.pop(0)()
 
@@ -193,11 +199,54 @@ def test_an_address_that_may_have_fewer_by_now_loses_those_that_wait() -> None:
 def test_who_waits_as_long_as_an_idle_connection_may_is_closed() -> None:
     stage = Stage(connections_max=1)
     (served, waiting) = stage.connect(2)
+    stage._connection(served).is_silent = False
     for _ in range(IDLE_SWEEPS_PER_TIMEOUT + 2):
         stage._connection(served).last_active_s = stage.now_s
         stage.pass_time(IDLE_MS / 1000 / IDLE_SWEEPS_PER_TIMEOUT)
     assert waiting.is_closed and not served.is_closed
     assert states(stage, stage.connect(1)) == (0, 1, 0)
+
+
+def test_who_takes_all_connections_and_says_nothing_keeps_nobody_out() -> None:
+    stage = Stage(connections_max=100)
+    speaking, silent = stage.connect(50), stage.connect(50)
+    for stream in speaking:
+        stage._connection(stream).is_silent = False
+    (other,) = stage.connect(1, ip="10.0.0.2")
+    assert states(stage, [other]) == (0, 1, 0)
+    stage.pass_time(SILENT_S_MAX)
+    stage.turn()
+    assert states(stage, [other]) == (1, 0, 0)
+    assert states(stage, silent) == (0, 0, 50) and states(stage, speaking) == (50, 0, 0)
+
+
+def test_silence_is_no_fault_while_there_is_room() -> None:
+    stage = Stage(connections_max=100)
+    streams = stage.connect(99)
+    stage.pass_time(10 * SILENT_S_MAX)
+    assert states(stage, streams) == (99, 0, 0)
+
+
+def test_who_has_just_come_has_time_to_say_something() -> None:
+    stage = Stage(connections_max=2)
+    (old,) = stage.connect(1)
+    stage.pass_time(SILENT_S_MAX)
+    (young,) = stage.connect(1)
+    (other,) = stage.connect(1)
+    stage.pass_time(SILENT_S_MAX / 2)
+    young_connection = stage._connection(young)
+    stage.pass_time(SILENT_S_MAX / 2)
+    stage.turn()
+    assert old.is_closed and stage.is_served(other)
+    assert young_connection.is_closed, "it said nothing for as long"
+
+
+def test_connections_that_come_and_go_leave_nothing_behind() -> None:
+    stage = Stage()
+    for _ in range(100):
+        (stream,) = stage.connect(1)
+        stage.end(stream)
+    assert len(stage.server._opened) <= 1
 
 
 def test_a_crowd_is_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:

@@ -35,7 +35,10 @@ async def _describe(broker: CoordinatorBroker, group_id: str, operations: int) -
     if not group_id:
         return DescribedConsumerGroup(group_id, error_code=ErrorCode.invalid_group_id)
     found: DescribedGroup | str | ErrorCode = await broker.coordinators.groups.read(
-        group_id, lambda shard, _moment: shard.describe_consumer(group_id), lambda error: error
+        group_id,
+        lambda shard, _moment: shard.describe_consumer(group_id),
+        lambda error: error,
+        takes_long=lambda shard: shard.is_large(group_id),
     )
     if isinstance(found, DescribedGroup):
         return DescribedConsumerGroup(*found, authorized_operations=operations)

@@ -33,7 +33,10 @@ def handle(broker: CoordinatorBroker, context: RequestContext, request: Request)
     except KafkaError as refusal:
         return Beaten(refusal.code, refusal.message)
     return broker.coordinators.groups.write(
-        beat.group_id, lambda shard, moment, reply: shard.beat(beat, reply, moment), Beaten
+        beat.group_id,
+        lambda shard, moment, reply: shard.beat(beat, reply, moment),
+        Beaten,
+        takes_long=lambda shard: shard.beat_takes_long(beat),
     )
 
 

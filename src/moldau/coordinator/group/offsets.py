@@ -137,6 +137,10 @@ class Offsets:
             if self.get(*place) is None:
                 yield place
 
+    def count_of_topic(self, name: str) -> int:
+        """How many offsets count in a topic, over all groups."""
+        return sum(len(topics[name]) for topics in self._groups.values() if name in topics)
+
     def places_of_topic(self, name: str) -> list[Place]:
         """The same of all groups, in one topic."""
         counting = (

@@ -12,7 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from moldau.base.errors import ErrorCode, KafkaError
-from moldau.base.limits import COORDINATOR_ELEMENTS_PER_STEP, OFFSETS_PER_TRANSACTION_MAX
+from moldau.base.limits import (
+    COORDINATOR_ELEMENTS_PER_STEP,
+    GROUPS_INLINE_MAX,
+    OFFSETS_INLINE_MAX,
+    OFFSETS_PER_TRANSACTION_MAX,
+)
 from moldau.coordinator.deadlines import Deadlines
 from moldau.coordinator.group import records
 from moldau.coordinator.group.classic import ClassicGroup
@@ -267,6 +272,25 @@ class GroupShard:
     def beat(self, beat: Beat, reply: Reply, moment: Moment) -> Decision:
         """A heartbeat of the newer protocol."""
         return self._consumer.beat(beat, reply, moment)
+
+    # ---- what takes long: a thread decides on it ------------------------------------------------------------
+
+    def beat_takes_long(self, beat: Beat) -> bool:
+        return self._consumer.takes_long(beat)
+
+    def is_large(self, group_id: str) -> bool:
+        """Whether a look at all of a group, or a change of who is in it, takes long."""
+        return self._consumer.is_large(group_id)
+
+    def deletion_takes_long(self, topic: str) -> bool:
+        if len(self._groups) > GROUPS_INLINE_MAX:
+            return True
+        return self._offsets.count_of_topic(topic) > OFFSETS_INLINE_MAX
+
+    def marker_takes_long(self, producer: Producer) -> bool:
+        return self._offsets.count_open(producer) > OFFSETS_INLINE_MAX
+
+    # ---- what was found aside -------------------------------------------------------------------------------
 
     def on_resolved(self, resolved: Resolved, moment: Moment) -> Decision:
         """What an expression of a group stands for, found aside (`consumer.resolver`)."""

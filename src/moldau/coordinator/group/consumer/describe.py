@@ -47,10 +47,11 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> Des
 
 def _assignment(partitions: Mapping[UUID, Iterable[int]], topics: Topics) -> Assignment:
     """Topics that were deleted are left out."""
+    found = ((topics.topic_by_id.get(topic_id), numbers) for topic_id, numbers in partitions.items())
     return Assignment(
         tuple(
-            TopicPartitions(topic_id, tuple(sorted(numbers)), topics.topic_by_id[topic_id].name)
-            for topic_id, numbers in partitions.items()
-            if topic_id in topics.topic_by_id
+            TopicPartitions(topic.topic_id, tuple(sorted(numbers)), topic.name)
+            for topic, numbers in found
+            if topic is not None
         )
     )

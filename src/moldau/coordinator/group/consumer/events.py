@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from moldau.base.errors import ErrorCode, KafkaError
+from moldau.base.limits import CONSUMER_GROUP_INLINE_MAX
 from moldau.coordinator.deadlines import Deadlines
 from moldau.coordinator.group.classic import ClassicGroup
 from moldau.coordinator.group.consumer import records
@@ -100,9 +101,9 @@ class ConsumerEvents:
 
     def on_topics_changed(self, names: Iterable[str]) -> None:
         """The next heartbeat in a group that reads one of them looks at what has become of it."""
-        changed = frozenset(names)
+        changed = tuple(names)
         for group in self._groups.values():
-            if isinstance(group, ConsumerGroup) and not changed.isdisjoint(group.subscribed_topics()):
+            if isinstance(group, ConsumerGroup) and any(map(group.is_subscribed_to, changed)):
                 group.is_outdated = True
 
     def on_resolved(self, resolved: Resolved, moment: Moment) -> Decision:
@@ -113,6 +114,32 @@ class ConsumerEvents:
         edit = Edit(group, Draft(moment))
         self._evolution.resolved(edit, resolved)
         return edit.draft.decision()
+
+    # ---- what takes long ------------------------------------------------------------------------------------
+
+    def takes_long(self, beat: Beat) -> bool:
+        """Whether a heartbeat has to look at very many topics or partitions: it does not if nothing has changed."""
+        group = self._groups.get(beat.group_id)
+        if not isinstance(group, ConsumerGroup):
+            return self._is_much(beat.topics or ())
+        member = group.members.get(beat.member_id)
+        is_steady = member is not None and not group.is_outdated and member.is_reconciled_to(group.epoch)
+        if is_steady and beat.is_plain and beat.epoch >= JOINING:
+            return False
+        return self.is_large(beat.group_id) or self._is_much(beat.topics or ())
+
+    def is_large(self, group_id: str) -> bool:
+        group = self._groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            return False
+        return group.subscriptions > CONSUMER_GROUP_INLINE_MAX or self._is_much(group.subscribed_topics())
+
+    def _is_much(self, names: Collection[str]) -> bool:
+        if len(names) > CONSUMER_GROUP_INLINE_MAX:
+            return True
+        topics = map(self._topics.topics.get, names)
+        partitions = sum(len(topic.partitions) for topic in topics if topic is not None)
+        return len(names) + partitions > CONSUMER_GROUP_INLINE_MAX
 
     # ---- heartbeats -----------------------------------------------------------------------------------------
 

@@ -69,7 +69,7 @@ class Evolution:
             return False
         has_changed = False
         put_off: list[str] = []
-        names = self._topics.topics
+        names = list(self._topics.topics)
         letters = sum(map(len, names)) if len(names) <= EXPRESSION_NAMES_INLINE_MAX else None
         steps_left = EXPRESSION_STEPS_INLINE_MAX
         for tried, regex in enumerate(outdated):
@@ -125,11 +125,11 @@ class Evolution:
         if wall_ms < due_ms:
             return
         members = self._specs(group)
-        topics = self._topics.topics
         names = group.subscribed_topics()
+        seen = {name: topic for name in names if (topic := self._topics.topics.get(name)) is not None}
         counts: dict[UUID, int] = {}
-        for name in java_order(filter(topics.__contains__, names), among=len(names)):
-            counts[topics[name].topic_id] = len(topics[name].partitions)
+        for name in java_order(seen, among=len(names)):
+            counts[seen[name].topic_id] = len(seen[name].partitions)
         assigned = ASSIGNORS[self.assignor_of(group)](members, counts)
         for member_id in members:
             target = assigned.get(member_id, NO_TARGET)

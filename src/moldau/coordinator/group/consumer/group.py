@@ -56,6 +56,8 @@ class ConsumerGroup:
         self.holders = Holders()
         self.classic_count = 0
         """Members that speak the classic protocol."""
+        self.subscriptions = 0
+        """Topics that members name, counted as often as they are named."""
         self._topic_readers: Counter[str] = Counter()  # of those who name them
         self._regex_readers: Counter[str] = Counter()
 
@@ -69,6 +71,7 @@ class ConsumerGroup:
         other.targets, other.regexes = Overlay(self.targets), Overlay(self.regexes)
         other.has_partition_metadata, other.is_outdated = self.has_partition_metadata, self.is_outdated
         other.holders, other.classic_count = self.holders.draft(), self.classic_count
+        other.subscriptions = self.subscriptions
         other._topic_readers, other._regex_readers = self._topic_readers.copy(), self._regex_readers.copy()
         return other
 
@@ -121,6 +124,7 @@ class ConsumerGroup:
                     self._hold(self.members[record.member_id].unassigned())
 
     def _count_member(self, member: ConsumerMember, change: int) -> None:
+        self.subscriptions += change * len(member.topics)
         for topic in member.topics:
             _count(self._topic_readers, topic, change)
         if member.regex:

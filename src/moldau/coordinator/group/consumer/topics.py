@@ -1,4 +1,8 @@
-"""The cluster's topics as consumer groups see them: a port, which the cluster image satisfies as it is."""
+"""The cluster's topics as consumer groups see them: a port, which the cluster image satisfies as it is.
+
+What takes long is decided in a thread, while the loop goes on to change the image: a topic is looked up once, and names
+are copied before they are gone through.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,7 @@ def metadata_hash(topics: Topics, names: Iterable[str]) -> int:
 
     Kafka's records have room for such a number and do not say how it is made; it is compared with itself only.
     """
-    found = [topics.topics[name] for name in sorted(names) if name in topics.topics]
+    found = [topic for topic in map(topics.topics.get, sorted(names)) if topic is not None]
     if not found:
         return 0
     digest = blake2b(digest_size=HASH_BYTES)

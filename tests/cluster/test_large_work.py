@@ -1,6 +1,6 @@
 """Large work that is right is done: fetches, produces, commits and groups of the largest size that clients have.
 
-Limits that keep attackers away leave room for it. `test_much` has topics and reassignments.
+Limits that keep attackers away leave room for it. `test_much` has reassignments.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from attack.client import Client, decoded
 from attack.requests import Values, frame
 from attack.target import MoldauHere, create_topic, data_room, find_coordinator
+from cluster.support import wait_until
 from moldau.records.record import Record, build_batch
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("large-work")]
@@ -307,3 +308,18 @@ def test_the_settings_of_2000_topics_are_described(server: MoldauHere, client: C
     for future in described.values():
         assert future.result(60)["cleanup.policy"].value == "delete"
     assert len(described) == 2000
+
+
+def test_10000_topics_are_made_listed_and_deleted_by_one_admin_client(server: MoldauHere) -> None:
+    admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
+    names = [f"topic-{number}" for number in range(10_000)]
+    for first in range(0, len(names), 1_000):
+        some = [NewTopic(name, 1, 1) for name in names[first : first + 1_000]]
+        for future in admin.create_topics(some, request_timeout=100).values():
+            future.result(100)
+    wait_until(lambda: set(names) <= admin.list_topics(timeout=60).topics.keys(), 60, "all to be listed")
+    for first in range(0, len(names), 1_000):
+        gone = admin.delete_topics(names[first : first + 1_000], request_timeout=100)
+        for future in gone.values():
+            future.result(100)
+    wait_until(lambda: not set(names) & admin.list_topics(timeout=60).topics.keys(), 60, "none to be listed")

@@ -278,7 +278,6 @@ class Dispatcher:
         monotonic = self._clock.monotonic
         stop_s = monotonic() + self._line.this_turn.share(FIRST_SLICE_S)
         try:
-            next(handling)
             while monotonic() < stop_s:
                 next(handling)
         except StopIteration as end:
@@ -320,7 +319,7 @@ class Dispatcher:
 
     async def _finish(self, slot: Slot, asked: Asked, work: Coroutine[Any, Any, Any]) -> None:
         try:
-            response = await work
+            response = await self._line.sharing_turns(work)
         except InvariantBroken as error:
             self._broker.fail(error)
         except Exception:

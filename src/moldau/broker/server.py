@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any, NamedTuple
 
 from moldau.base.limits import (
@@ -42,6 +43,9 @@ IDLE_SWEEPS_PER_TIMEOUT = 4
 SEND_AWAY_POLL_S = 0.02
 LOOK_INTERVAL_S = 5.0
 LOOKS_PER_TURN = 200
+SILENT_PER_TURN = 10
+SILENT_PAUSE_S = 0.005
+"""How many that are silent are closed at once, and how long others are served before the next ones are."""
 
 
 class Waiting(NamedTuple):
@@ -180,16 +184,18 @@ class Server:
             self._opened.popleft()
 
     def _end_silent(self) -> None:
-        """Somebody found no room a while ago: close those who have said nothing for as long."""
+        """Somebody found no room a while ago: close those who have said nothing for as long, some in each turn."""
         self._silence = None
         oldest_s = self.clock.monotonic() - SILENT_S_MAX
-        silent = [one for one in self._opened if one.is_silent]
-        for connection in silent:
-            if connection.last_active_s <= oldest_s:
-                connection.close("silent, while others find no room")
-        self._opened = deque(one for one in silent if not one.is_closed)
+        self._opened = deque(one for one in self._opened if one.is_silent)
+        late = [one for one in islice(self._opened, SILENT_PER_TURN) if one.last_active_s <= oldest_s]
+        for connection in late:
+            connection.close(None)
+        if late and self._seldom("silence"):
+            log.warning("connections that say nothing are closed: others find no room")
         if self._waiting and not self._is_closing:
-            self._silence = self.tasks.call_later(SILENT_S_MAX, self._end_silent)
+            pause_s = SILENT_S_MAX if len(late) < SILENT_PER_TURN else SILENT_PAUSE_S
+            self._silence = self.tasks.call_later(pause_s, self._end_silent)
 
     def on_connection_closed(self, connection: Connection) -> None:
         if self.connections.pop(connection, self) is self:

@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Generator
-from typing import Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Coroutine, Generator
+from functools import partial
+from types import coroutine
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from moldau.base.limits import TURN_S
 from moldau.runtime.ports import Clock, Tasks
@@ -96,6 +98,10 @@ class Turn:
             self._is_noticed = True
             self._tasks.call_soon(self._end)
 
+    @property
+    def is_used_up(self) -> bool:
+        return self.used_s >= TURN_S
+
     def share(self, most_s: float) -> float:
         """How long one of those who want to be served may take: nothing is left of a turn that is used up."""
         return most_s if self.used_s < TURN_S else 0.0
@@ -138,6 +144,33 @@ class Line:
         turn = asyncio.get_running_loop().create_future()
         self.call(lambda: None if turn.done() else turn.set_result(None))
         await turn
+
+    async def sharing_turns(self, work: Coroutine[Any, Any, T]) -> T:
+        """What a coroutine comes to. Many may start at the same time: one that finds a turn used up begins in line, and
+        its own steps count."""
+        try:
+            if self.this_turn.is_used_up:
+                await self.turn()
+            return await self._measured(work)
+        finally:
+            work.close()  # where it has not begun
+
+    @coroutine
+    def _measured(self, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+        step: Callable[[], Any] = partial(work.send, None)
+        while True:
+            start_s = self.clock.monotonic()
+            try:
+                waits_for = step()
+            except StopIteration as end:
+                value: T = end.value
+                return value
+            finally:
+                self.this_turn.spend(self.clock.monotonic() - start_s)
+            try:
+                step = partial(work.send, (yield waits_for))
+            except BaseException as error:  # of what it waits for: the work's to handle
+                step = partial(work.throw, error)
 
     def _begin(self, work: Slices[None]) -> None:
         self._under_way += 1

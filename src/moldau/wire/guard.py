@@ -152,7 +152,9 @@ def _weight(spec: FieldSpec) -> int:
     """
     if spec.struct is None:
         return 1
-    types = [field.kafka_type for field in plain_fields(spec.struct) if field.struct is None]
+    types = [
+        field.kafka_type for field in plain_fields(spec.struct) if field.struct is None and not field.is_array
+    ]
     texts = sum(one in ("string", "bytes") for one in types)
     uuids = types.count("uuid")
     return 1 + uuids + texts // 2 + (len(types) - texts - uuids) // 4

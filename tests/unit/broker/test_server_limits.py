@@ -12,7 +12,7 @@ import pytest
 from moldau.base.limits import CONNECTIONS_WAITING_MAX, HTTP_CONNECTIONS_MAX, SILENT_S_MAX
 from moldau.broker import server
 from moldau.broker.metrics import Metrics
-from moldau.broker.server import IDLE_SWEEPS_PER_TIMEOUT, Server
+from moldau.broker.server import IDLE_SWEEPS_PER_TIMEOUT, SILENT_PAUSE_S, SILENT_PER_TURN, Server
 from moldau.config.listeners import Endpoint
 from moldau.runtime.line import Line
 from moldau.runtime.ports import Stream
@@ -217,6 +217,13 @@ def test_who_takes_all_connections_and_says_nothing_keeps_nobody_out() -> None:
     stage.pass_time(SILENT_S_MAX)
     stage.turn()
     assert states(stage, [other]) == (1, 0, 0)
+    assert states(stage, silent) == (50 - SILENT_PER_TURN, 0, SILENT_PER_TURN), "others are served between"
+    assert states(stage, speaking) == (50, 0, 0)
+    stage.connect(60, ip="10.0.0.3")
+    stage.pass_time(SILENT_S_MAX)
+    for _ in range(10):
+        stage.pass_time(SILENT_PAUSE_S)
+        stage.turn()
     assert states(stage, silent) == (0, 0, 50) and states(stage, speaking) == (50, 0, 0)
 
 

@@ -56,7 +56,7 @@ async def handle(broker: DataBroker, context: RequestContext, request: Request) 
 async def _asked(broker: DataBroker, context: RequestContext, topics: Request) -> Iterable[TopicPartition]:
     """All partitions that this broker holds where no list is given; else each of the list once."""
     if topics is None:
-        return sorted(broker.partitions)
+        return list(broker.partitions)
     places: dict[TopicPartition, None] = {}
     for topic in topics:
         for index in topic.partitions:

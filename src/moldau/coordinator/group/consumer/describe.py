@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from moldau.coordinator.group.consumer.group import NO_TARGET, ConsumerGroup
-from moldau.coordinator.group.consumer.member import ConsumerMember
+from moldau.coordinator.group.consumer.member import ConsumerMember, in_order
 from moldau.coordinator.group.consumer.messages import (
     Assignment,
     DescribedGroup,
@@ -37,7 +37,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> Des
         member.epoch,
         member.client_id,
         member.client_host,
-        tuple(sorted(member.topics)),
+        in_order(member.topics),
         member.regex,
         _assignment(member.held, topics),
         _assignment(group.targets.get(member.member_id, NO_TARGET), topics),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -41,7 +42,8 @@ def metadata_hash(topics: Topics, names: Iterable[str]) -> int:
 
     Kafka's records have room for such a number and do not say how it is made; it is compared with itself only.
     """
-    found = [topic for topic in map(topics.topics.get, sorted(names)) if topic is not None]
+    found = [topic for topic in map(topics.topics.get, names) if topic is not None]
+    found.sort(key=attrgetter("name"))
     if not found:
         return 0
     digest = blake2b(digest_size=HASH_BYTES)

@@ -19,6 +19,7 @@ STUCK_S = 1.0
 """A broker that does not answer so long after an attack was cut off is killed."""
 MEMORY_BACK_S = 4.0
 """How long memory may take to come back; that is waited for only where an attack took much."""
+READY_S = 10.0
 CALM_MS = 50
 CALM_S = 0.2
 CALM_TRIES = 15
@@ -120,6 +121,7 @@ class Runner:
                 on_kafka=self.on_kafka, settings=attack.settings, open_files_max=attack.open_files_max
             ).start()
             self._pinger = Pinger(self._target.address, self._target.pid)
+            self._pinger.end(READY_S)  # it is connected once it has asked something
         return self._target, self._pinger
 
     def _end(self) -> None:

@@ -11,7 +11,8 @@ Integers pass for error codes, and for times as milliseconds; None is a null whe
 the zero UUID, and -1 as a timestamp. A tagged field at its default is left out, as Kafka does.
 
 `compile_sliced_writer` makes a generator function of the same kind for messages that may be large: it pauses in every
-array of structs, gives the bytes in pieces, and raises `TooLarge` rather than to make more than `ANSWER_BYTES_MAX`.
+array and after each large value, gives the bytes in pieces, large values uncopied, and raises `TooLarge` rather than to
+make more than `ANSWER_BYTES_MAX`.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ Writer = Callable[[Any], bytes]
 SlicedWriter = Callable[[Any], Slices[list[bytes]]]
 
 _PIECES_PER_PAUSE: Final = 256  # some 50 us
+_LARGE_BYTES: Final = 8_192
+"""Values of more bytes are pieces of their own: what a group's members say may be a megabyte each."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ZERO_UUID: Final = bytes(16)
@@ -70,8 +73,14 @@ class _Chunks:
         self._size = 0
 
     def take(self, out: list[bytes]) -> None:
-        chunk = b"".join(out)
+        self._add(b"".join(out))
         out.clear()
+
+    def take_large(self, out: list[bytes], data: bytes) -> None:
+        self.take(out)
+        self._add(data)
+
+    def _add(self, chunk: bytes) -> None:
         self.chunks.append(chunk)
         self._size += len(chunk)
         if self._size > ANSWER_BYTES_MAX:
@@ -201,7 +210,11 @@ class _Compiler:
             self._emit(f"{data} = {value}{encode}")
             self._emit(f"{length} = len({data})")
         self._length(flexible, "h" if kafka_type == "string" else "i", length)
-        self._emit(f"put({data})")
+        if self._is_sliced:
+            self._emit(f"if {length} > {_LARGE_BYTES}: chunks.take_large(out, {data}); yield")
+            self._emit(f"else: put({data})")
+        else:
+            self._emit(f"put({data})")
 
     def _nested(self, struct: type[Any], value: str, nullable: bool, newest: type[Any] | None) -> None:
         item = self._local()

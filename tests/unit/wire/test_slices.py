@@ -88,6 +88,23 @@ def test_an_answer_is_written_with_pauses_and_no_larger_than_allowed(monkeypatch
         whole(encoding(DESCRIBE_GROUPS, 5, answer))
 
 
+def test_a_large_value_of_an_answer_is_not_copied_and_others_come_before_the_next() -> None:
+    metadata = bytes(1_000_000)
+    member = SimpleNamespace(
+        member_id="m", group_instance_id=None, client_id="", client_host="", member_metadata=metadata,
+        member_assignment=b"",
+    )  # fmt: skip
+    group = SimpleNamespace(
+        error_code=0, error_message=None, group_id="g", group_state="", protocol_type="",
+        protocol_data="", members=(member,) * 9, authorized_operations=0,
+    )  # fmt: skip
+    answer = SimpleNamespace(throttle_time=0, groups=(group,))
+    assert sum(1 for _ in encoding(DESCRIBE_GROUPS, 5, answer)) == 9
+    pieces = whole(encoding(DESCRIBE_GROUPS, 5, answer))
+    assert sum(piece is metadata for piece in pieces) == 9
+    assert b"".join(pieces) == encode_response(DESCRIBE_GROUPS, 5, answer)
+
+
 def test_a_header_with_very_many_tagged_fields_is_refused() -> None:
     head = (3).to_bytes(2, "big") + (12).to_bytes(2, "big") + bytes(4) + b"\xff\xff"
     few = head + pack_uvarint(limits.TAGGED_FIELDS_MAX) + b"\x7f\0" * limits.TAGGED_FIELDS_MAX

@@ -67,6 +67,7 @@ def _wanted(version: int, request: Request) -> Slices[list[Wanted]]:
         for one in request.transactions:
             producer = (one.transactional_id, one.producer_id, one.producer_epoch)
             wanted.append((yield from _want(producer, one.topics, EPOCH_PER_TRANSACTION, one.verify_only)))
+            yield
         return wanted
     producer = (
         request.v3_and_below_transactional_id,

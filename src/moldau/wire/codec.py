@@ -7,8 +7,9 @@ Whatever the bytes are, decoding ends in a message or in `WireError`, and alloca
 multiple of them. Encoding takes any object with the attributes of the newest version's class; what it
 cannot encode is a mistake of ours and raises what Python raises.
 
-What may be large is read and written in slices (`decoding`, `encoding`), by the same compilers. Reading has a limit on
-the elements of a request, writing one on the size of an answer.
+What may be large is read and written in slices (`decoding`, `encoding`): by the same compilers and by kio's readers,
+element by element (`wire.sliced_reader`). Reading has a limit on the elements of a request, writing one on the size of
+an answer.
 
 Produce requests and Produce and Fetch responses can be coded here too (clients and tests do); the broker's
 own way for them is `wire.produce` and `wire.fetch`.
@@ -28,6 +29,7 @@ from moldau.wire.frames import request_frame, response_frame
 from moldau.wire.guard import Cut, SlicedGuard, compile_guard, compile_sliced_guard, make_cuts
 from moldau.wire.primitives import WireError
 from moldau.wire.schema import Direction, message_class
+from moldau.wire.sliced_reader import SlicedReader, sliced_reader
 from moldau.wire.writer import SlicedWriter, Writer, compile_sliced_writer, compile_writer
 
 Decoder = Callable[[memoryview, int], Any]
@@ -36,7 +38,7 @@ _request_decoders: dict[tuple[int, int], Decoder] = {}
 _response_decoders: dict[tuple[int, int], Decoder] = {}
 _request_encoders: dict[tuple[int, int], Writer] = {}
 _response_encoders: dict[tuple[int, int], Writer] = {}
-_sliced_guards: dict[tuple[int, int], SlicedGuard] = {}
+_sliced_decoders: dict[tuple[int, int], tuple[SlicedGuard, SlicedReader]] = {}
 _sliced_writers: dict[tuple[int, int], SlicedWriter] = {}
 
 
@@ -51,15 +53,16 @@ def decode_request(api_key: int, version: int, frame: memoryview, position: int)
 def decoding(api_key: int, version: int, frame: memoryview, position: int) -> Slices[Any]:
     """`decode_request` in slices, for one that is large. It has no more than REQUEST_ELEMENTS_MAX elements."""
     struct = message_class("request", api_key, version)
-    walk = _sliced_guards.get((api_key, version))
-    if walk is None:
-        walk = _sliced_guards[api_key, version] = compile_sliced_guard(struct)
+    sliced = _sliced_decoders.get((api_key, version))
+    if sliced is None:
+        sliced = _sliced_decoders[api_key, version] = compile_sliced_guard(struct), sliced_reader(struct)
+    walk, read = sliced
     cuts: list[Cut] = []
     try:
         if (yield from walk(frame, position, len(frame), cuts)) > len(frame):
             raise WireError(f"{struct.__name__} ends too early")
         yield
-        message = _read(entity_reader(struct), frame, position, cuts)
+        message, _ = yield from read(*_cut(frame, position, cuts))
     except Exception as reason:
         raise _wire_error(struct, reason) from None
     yield
@@ -130,18 +133,18 @@ def _decoder(direction: Direction, api_key: int, version: int) -> Decoder:
             # Metadata request for all topics.
             if guard(frame, position, len(frame), cuts) > len(frame):
                 raise WireError(f"{struct.__name__} ends too early")
-            return _read(read, frame, position, cuts)
+            return read(*_cut(frame, position, cuts))[0]
         except Exception as reason:
             raise _wire_error(struct, reason) from None
 
     return decode
 
 
-def _read(read: Any, frame: memoryview, position: int, cuts: list[Cut]) -> Any:
-    """By kio's reader, what a guard has looked at."""
+def _cut(frame: memoryview, position: int, cuts: list[Cut]) -> tuple[memoryview, int]:
+    """What a guard has looked at, as kio's readers take it, and where it begins."""
     if cuts:
-        frame, position = memoryview(make_cuts(frame, position, len(frame), cuts)), 0
-    return read(frame.toreadonly(), position)[0]
+        return memoryview(make_cuts(frame, position, len(frame), cuts)), 0
+    return frame.toreadonly(), position
 
 
 def _wire_error(struct: type[Any], reason: Exception) -> WireError:

@@ -11,13 +11,13 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("numba")
 
-from moldau.records.batch import HEADER_BYTES  # noqa: E402
-from moldau.records.compression import Codec, compress  # noqa: E402
-from moldau.records.record import Record, build_batch  # noqa: E402
-from moldau.spark.blocks import batches, decode, decode_plain  # noqa: E402
-from moldau.spark.blocks.batches import Blocks, Body, scan  # noqa: E402
-from moldau.spark.blocks.errors import CorruptData, UnsupportedFormat  # noqa: E402
-from moldau.spark.blocks.unfolding import DIRECT_BYTES_MAX, UnfoldBatches  # noqa: E402
+from moldau.records.batch import HEADER_BYTES
+from moldau.records.compression import Codec, compress
+from moldau.records.record import Record, build_batch
+from moldau.spark.blocks import batches, decode, decode_plain
+from moldau.spark.blocks.batches import Blocks, Body, scan
+from moldau.spark.blocks.errors import CorruptData, UnsupportedFormat
+from moldau.spark.blocks.unfolding import DIRECT_BYTES_MAX, UnfoldBatches
 
 CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
 LENGTH_AT, COUNT_AT = 8, 57

@@ -11,9 +11,9 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from moldau.records.compression import Codec, DecompressionRefused, compress  # noqa: E402
-from moldau.spark.blocks import direct, unfolding  # noqa: E402
-from moldau.spark.blocks.unfolding import DIRECT_BYTES_MAX, Unfolded  # noqa: E402
+from moldau.records.compression import Codec, DecompressionRefused, compress
+from moldau.spark.blocks import direct, unfolding
+from moldau.spark.blocks.unfolding import DIRECT_BYTES_MAX, Unfolded
 
 CODECS = (Codec.GZIP, Codec.LZ4, Codec.ZSTD)
 DIRECT = (Codec.LZ4, Codec.ZSTD)

@@ -18,7 +18,7 @@ from moldau.base.errors import ErrorCode, KafkaError
 from moldau.config.broker import BrokerConfig
 from moldau.config.topic import TopicConfig, topic_config
 from moldau.log.appended import Appended
-from moldau.log.inspect import Kind, Severity
+from moldau.log.inspect.findings import Kind, Severity
 from moldau.log.log import Log
 from moldau.log.transactions import Marker
 from moldau.records.compression import Codec

@@ -22,8 +22,8 @@ from typing import Any
 from moldau.base.ids import TopicPartition
 from moldau.config.topic import TopicConfig
 from moldau.log.cleaner.cleaner import CleanerSettings, LogCleaner
-from moldau.log.inspect import Finding, Seen
-from moldau.log.inspect_folder import verify_folder
+from moldau.log.inspect.findings import Finding, Seen
+from moldau.log.inspect.folder import verify_folder
 from moldau.log.log import Log
 from moldau.log.manager import LogManager
 from moldau.runtime.ports import Child, Disk, File, Runtime, Tasks

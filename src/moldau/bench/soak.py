@@ -33,8 +33,8 @@ from moldau.bench.soak_clients import (
 )
 from moldau.bench.soak_model import TOPICS, Ledger, Stored, Topic, check_partition
 from moldau.bench.soak_report import Sample, Summary, flatness, text, write_page
-from moldau.log.inspect import Seen, Severity
-from moldau.log.inspect_folder import verify_folder
+from moldau.log.inspect.findings import Seen, Severity
+from moldau.log.inspect.folder import verify_folder
 from moldau.records.batch import crc_of, read_header
 from moldau.records.record import Record, read_records
 from moldau.runtime.real.disk import RealDisk

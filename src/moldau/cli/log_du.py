@@ -18,8 +18,8 @@ from moldau.cli.log_places import DEFAULT_DATA, data_folders, existing
 from moldau.cli.options import json_option
 from moldau.cli.output import Column, count_of, human_bytes, note, print_json, print_table, say
 from moldau.log import names
-from moldau.log.inspect_files import Place
-from moldau.log.inspect_sizes import LogSize, measure_folder, measure_log
+from moldau.log.inspect.files import Place
+from moldau.log.inspect.sizes import LogSize, measure_folder, measure_log
 
 SORTS = ("size", "name")
 

@@ -21,10 +21,10 @@ from moldau.cli.options import Whole, json_option
 from moldau.cli.output import note
 from moldau.log import names
 from moldau.log.index import OFFSET_ENTRY, TIME_ENTRY
-from moldau.log.inspect_batches import BadStretch
-from moldau.log.inspect_dump import segment_content
-from moldau.log.inspect_files import OFFSET_CHECKPOINTS, TRANSACTION_INDEX, LogFiles, Place, partitions_in
-from moldau.log.inspect_indexes import IndexFile
+from moldau.log.inspect.batches import BadStretch
+from moldau.log.inspect.dump import segment_content
+from moldau.log.inspect.files import OFFSET_CHECKPOINTS, TRANSACTION_INDEX, LogFiles, Place, partitions_in
+from moldau.log.inspect.indexes import IndexFile
 from moldau.log.transactions_index import ENTRY as TRANSACTION_ENTRY
 
 INDEXES = {

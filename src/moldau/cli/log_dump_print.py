@@ -13,10 +13,10 @@ from moldau.cli.log_dump_internal import meaning, sentence
 from moldau.cli.message_format import Rendering, encoder, put_bytes, render_headers, to_json
 from moldau.cli.output import bold, dim, say
 from moldau.log import names
-from moldau.log.inspect import offsets_text
-from moldau.log.inspect_batches import BadStretch
-from moldau.log.inspect_files import TRANSACTION_INDEX
-from moldau.log.inspect_indexes import Entry
+from moldau.log.inspect.batches import BadStretch
+from moldau.log.inspect.files import TRANSACTION_INDEX
+from moldau.log.inspect.findings import offsets_text
+from moldau.log.inspect.indexes import Entry
 from moldau.log.scan import Batch
 from moldau.records.batch import DELETE_HORIZON, LOG_APPEND_TIME, BatchHeader
 from moldau.records.compression import Codec

@@ -11,7 +11,7 @@ from moldau.log.checkpoints import (
     read_partition_metadata,
     read_properties,
 )
-from moldau.log.inspect_files import OFFSET_CHECKPOINTS
+from moldau.log.inspect.files import OFFSET_CHECKPOINTS
 from moldau.log.snapshots import BadSnapshot, read_snapshot
 
 SMALL_FILES = frozenset(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from moldau.cli.errors import CliError, not_found, usage
-from moldau.log.inspect_files import Place, brokers_in, place_of
+from moldau.log.inspect.files import Place, brokers_in, place_of
 from moldau.runtime.ports import Disk
 
 DEFAULT_DATA = "moldau-data"

@@ -1,6 +1,6 @@
 """`moldau log verify`: every byte of a data folder against every other that speaks of it.
 
-Findings come as they are found, in three grades (`moldau.log.inspect` says which); damage makes the exit code
+Findings come as they are found, in three grades (`log.inspect.findings` says which); damage makes the exit code
 1. It reads only, also beside a running broker.
 """
 
@@ -24,10 +24,10 @@ from moldau.cli.options import json_option
 from moldau.cli.output import bold, count_of, dim, good, human_bytes, print_json, say, wrapped
 from moldau.cli.plot import knows_blocks
 from moldau.log import names
-from moldau.log.inspect import Finding, Seen, Severity
-from moldau.log.inspect_files import SEGMENT_SUFFIXES, Place, standing_of
-from moldau.log.inspect_folder import running_note, verify_folder, verify_log
-from moldau.log.inspect_partition import verify_partition
+from moldau.log.inspect.files import SEGMENT_SUFFIXES, Place, standing_of
+from moldau.log.inspect.findings import Finding, Seen, Severity
+from moldau.log.inspect.folder import running_note, verify_folder, verify_log
+from moldau.log.inspect.partition import verify_partition
 
 MARKS = {
     Severity.DAMAGE: ("✗", "x", "red"),

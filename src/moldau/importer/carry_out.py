@@ -22,7 +22,7 @@ from moldau.importer.plan import Plan
 from moldau.log import names
 from moldau.log.checkpoints import write_offsets, write_properties
 from moldau.log.folder import META_VERSION, DataFolder
-from moldau.log.inspect_files import OFFSET_CHECKPOINTS
+from moldau.log.inspect.files import OFFSET_CHECKPOINTS
 from moldau.metadata.records import ProducerIdsAllocated
 from moldau.runtime.ports import Disk, Random
 from moldau.store.port import Create, Store

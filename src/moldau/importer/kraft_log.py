@@ -14,7 +14,7 @@ from typing import NamedTuple
 from moldau.importer.kraft_records import BadRecord, MetadataRecord, UnknownRecord, decode
 from moldau.log import names
 from moldau.log.index import read_waiting
-from moldau.log.inspect_files import METADATA_LOG, LogFiles
+from moldau.log.inspect.files import METADATA_LOG, LogFiles
 from moldau.log.scan import DamagedSegment, checked_batches
 from moldau.records import record as records
 from moldau.runtime.ports import Disk

@@ -21,7 +21,7 @@ from moldau.importer.refusal import ImportRefused
 from moldau.importer.source_log import SourceLog, examine
 from moldau.log import names
 from moldau.log.checkpoints import read_properties
-from moldau.log.inspect_files import METADATA_LOG, FolderState, partitions_in
+from moldau.log.inspect.files import METADATA_LOG, FolderState, partitions_in
 from moldau.runtime.ports import Disk
 
 METADATA_VERSIONS = range(7, 31)

@@ -10,7 +10,7 @@ from moldau.importer.refusal import ImportRefused
 from moldau.log import names
 from moldau.log.checkpoints import BadCheckpoint, read_partition_metadata
 from moldau.log.index import OFFSET_ENTRY, TIME_ENTRY, Index, read_waiting
-from moldau.log.inspect_files import SEGMENT_SUFFIXES, SWAP, LogFiles, Standing
+from moldau.log.inspect.files import SEGMENT_SUFFIXES, SWAP, LogFiles, Standing
 from moldau.log.scan import DamagedSegment, headers
 from moldau.log.snapshots import BadSnapshot, read_snapshot
 from moldau.records.batch import HEADER_BYTES, MAGIC, MAGIC_POSITION

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from log_world import FOLDER, NOW_MS, PARTITION, World, append, batch, config
 
-from moldau.log.inspect import Finding, Seen
-from moldau.log.inspect_folder import verify_folder
+from moldau.log.inspect.findings import Finding, Seen
+from moldau.log.inspect.folder import verify_folder
 
 SIZE = len(batch(b"x" * 100))
 """Of each batch."""

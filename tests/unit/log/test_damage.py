@@ -17,7 +17,7 @@ from log_world import FOLDER, NOW_MS, PARTITION, World, append, batch, data_of
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.log.folder import DataFolderError
-from moldau.log.inspect import Severity
+from moldau.log.inspect.findings import Severity
 from moldau.log.log import Log
 from moldau.records.record import read_records
 

@@ -8,9 +8,9 @@ from log_world import NOW_MS, PARTITION, World, append, batch, config
 
 from moldau.base.errors import ErrorCode
 from moldau.log import names
-from moldau.log.inspect import Seen, Severity
-from moldau.log.inspect_files import FolderState
-from moldau.log.inspect_folder import verify_log
+from moldau.log.inspect.files import FolderState
+from moldau.log.inspect.findings import Seen, Severity
+from moldau.log.inspect.folder import verify_log
 
 
 class LoseAll(random.Random):

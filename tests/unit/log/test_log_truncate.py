@@ -10,9 +10,9 @@ import pytest
 from log_world import NOW_MS, PARTITION, World, append, batch, config, read_all
 
 from moldau.base.errors import ErrorCode
-from moldau.log.inspect import Finding, Seen, Severity
-from moldau.log.inspect_files import FolderState
-from moldau.log.inspect_folder import verify_log
+from moldau.log.inspect.files import FolderState
+from moldau.log.inspect.findings import Finding, Seen, Severity
+from moldau.log.inspect.folder import verify_log
 from moldau.log.log import Log
 
 SIZE = len(batch(b"00"))

@@ -11,9 +11,9 @@ from moldau.base.ids import TopicPartition
 from moldau.log import names
 from moldau.log.checkpoints import read_offsets
 from moldau.log.cleaner.cleaner import CleanerSettings, LogCleaner
-from moldau.log.inspect import Seen, Severity
-from moldau.log.inspect_folder import verify_folder
-from moldau.log.inspect_sizes import measure_folder
+from moldau.log.inspect.findings import Seen, Severity
+from moldau.log.inspect.folder import verify_folder
+from moldau.log.inspect.sizes import measure_folder
 from moldau.log.transactions import Marker
 from moldau.records.record import Record, build_batch, read_records
 

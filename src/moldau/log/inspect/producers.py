@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moldau.log import names
-from moldau.log.inspect import Finding, Kind, Severity, unreadable
-from moldau.log.inspect_files import LogFiles
+from moldau.log.inspect.files import LogFiles
+from moldau.log.inspect.findings import Finding, Kind, Severity, unreadable
 from moldau.log.producers import ProducerEntry
 from moldau.log.snapshots import BadSnapshot, read_snapshot
 from moldau.records.batch import BatchHeader

@@ -11,11 +11,11 @@ from damage import FOLDER, HERE, SEGMENT, SIZE, become, cut, flip, folder, log_f
 from log_world import NOW_MS, PARTITION, MemoryDisk, MemoryFile, World, append, batch, config
 
 from moldau.base.ids import TopicPartition
-from moldau.log.inspect import Finding, Kind, Seen, Severity
-from moldau.log.inspect_batches import WINDOW_BYTES, BadStretch, batches_and_damage
-from moldau.log.inspect_files import Standing, in_use
-from moldau.log.inspect_folder import verify_folder
-from moldau.log.inspect_partition import verify_partition
+from moldau.log.inspect.batches import WINDOW_BYTES, BadStretch, batches_and_damage
+from moldau.log.inspect.files import Standing, in_use
+from moldau.log.inspect.findings import Finding, Kind, Seen, Severity
+from moldau.log.inspect.folder import verify_folder
+from moldau.log.inspect.partition import verify_partition
 from moldau.records.batch import read_header
 from moldau.records.record import Record, assemble, build_batch
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from moldau.log import names
 from moldau.log.index import OFFSET_ENTRY, read_waiting
-from moldau.log.inspect_batches import BadStretch, batches_and_damage
-from moldau.log.inspect_files import LogFiles
-from moldau.log.inspect_indexes import IndexFile
+from moldau.log.inspect.batches import BadStretch, batches_and_damage
+from moldau.log.inspect.files import LogFiles
+from moldau.log.inspect.indexes import IndexFile
 from moldau.log.scan import Batch, DamagedSegment, headers
 from moldau.records.record import BadRecord, Record, iterate_records
 from moldau.runtime.ports import Disk

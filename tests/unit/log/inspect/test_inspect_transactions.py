@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from log_world import FOLDER, NOW_MS, PARTITION, World, append, batch, config
 
-from moldau.log.inspect import Finding, Kind, Seen, Severity
-from moldau.log.inspect_folder import verify_folder
+from moldau.log.inspect.findings import Finding, Kind, Seen, Severity
+from moldau.log.inspect.folder import verify_folder
 from moldau.log.log import Log
 from moldau.log.transactions import Marker
 from moldau.log.transactions_index import ENTRY

@@ -33,7 +33,7 @@ from damage import (
 from log_world import NOW_MS, World
 
 from moldau.log.checkpoints import write_epochs
-from moldau.log.inspect import Kind, Severity
+from moldau.log.inspect.findings import Kind, Severity
 
 DAMAGE, REPAIR, NOTE = Severity.DAMAGE, Severity.REPAIR, Severity.NOTE
 FIRST, LOG, MIDDLE, LAST = log_file(0), log_file(10), log_file(20), log_file(40)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_world import World
 
-from moldau.log.inspect import Severity
+from moldau.log.inspect.findings import Severity
 
 SOUND = asyncio.run(folder())
 LOGS = [log_file(base) for base in BASES]

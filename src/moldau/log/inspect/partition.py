@@ -9,17 +9,17 @@ from functools import cached_property
 from moldau.base.internal_topics import INTERNAL_TOPICS
 from moldau.log import names
 from moldau.log.checkpoints import BadCheckpoint, read_epochs, read_partition_metadata
-from moldau.log.inspect import Finding, Kind, Seen, Severity, unreadable
-from moldau.log.inspect_files import (
+from moldau.log.inspect.files import (
     LEFTOVER_SUFFIXES,
     SEGMENT_SUFFIXES,
     LogFiles,
     Standing,
 )
-from moldau.log.inspect_order import REMOVE_EPOCHS, EpochOrder, OffsetOrder
-from moldau.log.inspect_producers import SnapshotCheck
-from moldau.log.inspect_segment import SegmentView, verify_segment
-from moldau.log.inspect_transactions import TransactionCheck
+from moldau.log.inspect.findings import Finding, Kind, Seen, Severity, unreadable
+from moldau.log.inspect.order import REMOVE_EPOCHS, EpochOrder, OffsetOrder
+from moldau.log.inspect.producers import SnapshotCheck
+from moldau.log.inspect.segment import SegmentView, verify_segment
+from moldau.log.inspect.transactions import TransactionCheck
 from moldau.log.scan import Batch
 from moldau.runtime.ports import Disk
 

@@ -7,10 +7,10 @@ import asyncio
 from damage import FOLDER, HERE, SEGMENT, SIZE, cut, flip, folder, gone, log_file, more
 from log_world import NOW_MS, PARTITION, World, append, batch
 
-from moldau.log.inspect_batches import BadStretch
-from moldau.log.inspect_dump import BatchContent, position_of, segment_content
-from moldau.log.inspect_files import LogFiles
-from moldau.log.inspect_sizes import LogSize, measure_folder
+from moldau.log.inspect.batches import BadStretch
+from moldau.log.inspect.dump import BatchContent, position_of, segment_content
+from moldau.log.inspect.files import LogFiles
+from moldau.log.inspect.sizes import LogSize, measure_folder
 from moldau.records.batch import read_header
 from moldau.records.record import assemble
 

@@ -1,8 +1,4 @@
-"""Looking into a data folder from outside: what verifying finds, as values.
-
-The `inspect*` modules read a data folder over the Disk port and change nothing: offline, or beside the broker
-that has it open. `inspect_files` sorts out what lies where, `inspect_batches` and `inspect_indexes` read,
-`inspect_segment`, `inspect_partition` and `inspect_folder` verify, `inspect_sizes` adds up.
+"""What verifying finds in a data folder, as values.
 
 A finding says how bad it is from the reader's point of view:
 - DAMAGE: data is lost or wrong, or an answer may be wrong. Nothing mends it by itself.

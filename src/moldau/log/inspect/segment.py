@@ -9,16 +9,25 @@ from struct import Struct
 
 from moldau.log import names
 from moldau.log.index import OFFSET_ENTRY, TIME_ENTRY
-from moldau.log.inspect import REMOVE_INDEX, RESTORE, Finding, Kind, Seen, Severity, offsets_text, unreadable
-from moldau.log.inspect_batches import BadStretch, Window, batches_and_damage
-from moldau.log.inspect_files import LogFiles
-from moldau.log.inspect_indexes import (
+from moldau.log.inspect.batches import BadStretch, Window, batches_and_damage
+from moldau.log.inspect.files import LogFiles
+from moldau.log.inspect.findings import (
+    REMOVE_INDEX,
+    RESTORE,
+    Finding,
+    Kind,
+    Seen,
+    Severity,
+    offsets_text,
+    unreadable,
+)
+from moldau.log.inspect.indexes import (
     IndexFile,
     OffsetIndexCheck,
     TimeIndexCheck,
     WrongEntries,
 )
-from moldau.log.inspect_order import OffsetOrder
+from moldau.log.inspect.order import OffsetOrder
 from moldau.log.scan import Batch, DamagedSegment, headers
 from moldau.records.batch import read_header
 from moldau.records.record import BadRecord, records_of

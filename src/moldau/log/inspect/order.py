@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from moldau.log.inspect import RESTORE, Finding, Kind, Severity, offsets_text
+from moldau.log.inspect.findings import RESTORE, Finding, Kind, Severity, offsets_text
 from moldau.log.scan import Batch
 from moldau.records.batch import DELETE_HORIZON, BatchHeader
 

@@ -13,8 +13,7 @@ from moldau.base.ids import TopicPartition
 from moldau.log import names
 from moldau.log.checkpoints import BadCheckpoint, read_offsets, read_partition_metadata, read_properties
 from moldau.log.folder import META_VERSION
-from moldau.log.inspect import Finding, Kind, Seen, Severity, unreadable
-from moldau.log.inspect_files import (
+from moldau.log.inspect.files import (
     METADATA_LOG,
     OFFSET_CHECKPOINTS,
     FolderState,
@@ -22,7 +21,8 @@ from moldau.log.inspect_files import (
     futures_in,
     partitions_in,
 )
-from moldau.log.inspect_partition import verify_partition
+from moldau.log.inspect.findings import Finding, Kind, Seen, Severity, unreadable
+from moldau.log.inspect.partition import verify_partition
 from moldau.runtime.ports import Disk
 
 KNOWN_FILES = frozenset(

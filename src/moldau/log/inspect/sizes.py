@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from moldau.base.ids import TopicPartition
 from moldau.log import names
 from moldau.log.index import OFFSET_ENTRY, TIME_ENTRY
-from moldau.log.inspect_batches import Window
-from moldau.log.inspect_files import TRANSACTION_INDEX, LogFiles, futures_in, partitions_in
-from moldau.log.inspect_indexes import last_entry
+from moldau.log.inspect.batches import Window
+from moldau.log.inspect.files import TRANSACTION_INDEX, LogFiles, futures_in, partitions_in
+from moldau.log.inspect.indexes import last_entry
 from moldau.log.scan import DamagedSegment, headers
 from moldau.records.batch import DELETE_HORIZON, LOG_APPEND_TIME, BatchHeader
 from moldau.runtime.ports import Disk

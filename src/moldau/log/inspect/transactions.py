@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from moldau.log import names
-from moldau.log.inspect import Finding, Kind, Severity, unreadable
-from moldau.log.inspect_files import LogFiles
-from moldau.log.inspect_indexes import Entry, IndexFile, wrong_transactions
+from moldau.log.inspect.files import LogFiles
+from moldau.log.inspect.findings import Finding, Kind, Severity, unreadable
+from moldau.log.inspect.indexes import Entry, IndexFile, wrong_transactions
 from moldau.log.scan import Batch
 from moldau.log.transactions import read_marker
 from moldau.log.transactions_index import ENTRY

@@ -21,8 +21,9 @@ from typing import Any, Self
 from uuid import UUID
 
 from moldau.bench.apache_kafka import KafkaServer
-from moldau.bench.server import HOST, MoldauServer, Server, free_port
+from moldau.bench.server import HOST, MoldauServer, Server
 from moldau.records.record import Record, build_batch
+from moldau.runtime.real.free_ports import free_port
 
 from .client import Client, first_error
 from .pinger import memory_of_all

@@ -8,7 +8,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from moldau.bench.server import MoldauServer, free_port
+from moldau.bench.server import MoldauServer
+from moldau.runtime.real.free_ports import free_port
 
 
 class BrokerOnDisks(MoldauServer):

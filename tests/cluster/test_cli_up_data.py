@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 from cluster.support import wait_until
 from cluster.up import COMMAND, TIMEOUT_S, Up
 from contract.ensembles import running_ensemble
-from moldau.bench.server import free_port
+from moldau.runtime.real.free_ports import free_port
 
 MESSAGES = 3000
 

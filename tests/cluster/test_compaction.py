@@ -20,10 +20,11 @@ from kafka import TopicPartition as PythonPartition
 from cluster.support import create_topic, wait_until
 from interop.clients.confluent import Confluent
 from moldau.bench.raw import RawConnection, fetch_request, produce_request
-from moldau.bench.server import Server, free_port
+from moldau.bench.server import Server
 from moldau.records.batch import read_header
 from moldau.records.compression import Codec
 from moldau.records.record import Record, build_batch, read_records
+from moldau.runtime.real.free_ports import free_port
 from stored import split_batches
 
 USUAL_SEED = 20_261_116

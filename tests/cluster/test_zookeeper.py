@@ -22,10 +22,10 @@ import pytest
 from kazoo.exceptions import SessionExpiredError, SessionMovedError
 
 from contract.ensembles import running_ensemble
-from moldau.bench.server import free_port
 from moldau.cli.zookeeper_ensemble import Ensemble
 from moldau.runtime.ports import Runtime
 from moldau.runtime.real import close_runtime, new_event_loop, real_runtime
+from moldau.runtime.real.free_ports import free_port
 from moldau.store.open import open_store
 from moldau.store.port import (
     MULTI_OPERATIONS_MAX,

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from moldau.bench.server import free_port
 from moldau.cli.zookeeper_ensemble import Ensemble
+from moldau.runtime.real.free_ports import free_port
 from moldau.runtime.real.java import Unavailable
 from needs import missing
 

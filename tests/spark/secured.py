@@ -15,7 +15,8 @@ from confluent_kafka.admin import (
 )
 
 from moldau.bench.apache_kafka import KafkaServer
-from moldau.bench.server import HOST, free_port
+from moldau.bench.server import HOST
+from moldau.runtime.real.free_ports import free_port
 from spark.certificates import PASSWORD, Certificates, make_certificates
 from spark.topics import TIMEOUT_S
 

@@ -19,16 +19,8 @@ from typing import Any, ClassVar, Self
 
 from moldau.bench.apache_kafka import FORMAT_TIMEOUT_S, KafkaServer
 from moldau.bench.raw import RawConnection, metadata_request, nested, request_class
-from moldau.bench.server import (
-    HOST,
-    POLL_INTERVAL_S,
-    MoldauServer,
-    Server,
-    StartFailed,
-    Usage,
-    count_brokers,
-    free_port,
-)
+from moldau.bench.server import HOST, POLL_INTERVAL_S, MoldauServer, Server, StartFailed, Usage, count_brokers
+from moldau.runtime.real.free_ports import free_port
 
 DESCRIBE_QUORUM, DESCRIBE_QUORUM_VERSION = 55, 1
 VOTERS_MAX = 3

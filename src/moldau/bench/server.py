@@ -11,7 +11,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import random
 import shutil
 import signal
 import socket
@@ -25,12 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol, Self
 
+from moldau.runtime.real.free_ports import free_port
+
 HOST = "127.0.0.1"
 POLL_INTERVAL_S = 0.005
 OUTPUT_TAIL_BYTES = 2_000
-# Below every system's ephemeral range: a client that keeps connecting to the port of a dead broker can be
-# given that very port as its own, and then talks to itself.
-PORTS = range(20_000, 32_000)
 CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 _running: set[Server] = set()
@@ -54,20 +52,6 @@ class Target(Protocol):
     @property
     def bootstrap_servers(self) -> str: ...
     def usage(self) -> Usage: ...
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    for _ in range(200):
-        port = random.choice(PORTS)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-            return port
-    raise OSError("no free port found")
 
 
 def count_brokers(port: int, timeout_s: float = 2.0) -> int:

@@ -6,7 +6,7 @@ of it is published for PySpark 4.3.0; these are the newest that are, and they ru
 
 from __future__ import annotations
 
-from moldau.bench.apache_kafka import Artifact, cache_folder, fetch
+from moldau.runtime.real.jars import Artifact, cache_folder, fetch
 
 VERSION = "4.2.0"
 ARTIFACTS = [

@@ -93,8 +93,7 @@ def up(nodes: int, port: int, data: str, as_json: bool) -> None:
     17, and takes ZooKeeper's jars from pyspark where that is installed, else from Maven. For production run ZooKeeper
     itself, one node on each of three machines or five.
     """
-    from moldau.bench.server import StartFailed
-    from moldau.cli.zookeeper_ensemble import Ensemble
+    from moldau.cli.zookeeper_ensemble import Ensemble, StartFailed
     from moldau.runtime.real.java import Unavailable
 
     if port + nodes - 1 > 65535:
@@ -119,7 +118,7 @@ def up(nodes: int, port: int, data: str, as_json: bool) -> None:
 
 
 def choose_ports(first: int, nodes: int) -> list[int]:
-    from moldau.bench.server import HOST, free_port
+    from moldau.runtime.real.free_ports import HOST, free_port
 
     if first == 0:
         return list(dict.fromkeys(free_port() for _ in range(10 * nodes)))[:nodes]

@@ -1,6 +1,6 @@
 """A ZooKeeper ensemble on this machine, for trials and tests: a Java process per node, each ended by its pid.
 
-The jars are those that pyspark carries, where it is installed, else Maven fetches them once (`bench.apache_kafka`).
+The jars are those that pyspark carries, where it is installed, else Maven fetches them once (`runtime.real.jars`).
 Ports of the nodes among each other are free ones, chosen at each start; clients' ports and data stay. Not for
 production: there each machine has one node of its own.
 """
@@ -20,14 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from moldau.bench.apache_kafka import (
-    LOG4J_VERSION,
-    LOG_TO_STDERR,
-    Artifact,
-    cache_folder,
-    fetch,
-)
-from moldau.bench.server import HOST, StartFailed, free_port
+from moldau.runtime.real.free_ports import HOST, free_port
+from moldau.runtime.real.jars import LOG4J_VERSION, LOG_TO_STDERR, Artifact, cache_folder, fetch
 from moldau.runtime.real.java import Unavailable, find_java
 
 VERSION = "3.9.3"
@@ -70,6 +64,10 @@ def jars() -> Path:
 
 def class_path() -> str:
     return os.pathsep.join(str(jar) for jar in sorted(jars().glob("*.jar")) if jar.name.startswith(NEEDED))
+
+
+class StartFailed(Exception):
+    """A node ended, or the ensemble did not serve in time; the text has the end of what it printed."""
 
 
 class Node:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from moldau.bench.server import PORTS, Server, StartFailed, free_port
+from moldau.bench.server import Server, StartFailed
+from moldau.runtime.real.free_ports import PORTS, free_port
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="It reads /proc.")
 

@@ -1,9 +1,15 @@
-"""Ports that nobody uses, kept for servers that come and go."""
+"""Ports that nobody uses: kept for servers that come and go, or looked up."""
 
 from __future__ import annotations
 
+import random
 import socket
 import sys
+
+HOST = "127.0.0.1"
+# Below every system's ephemeral range: a client that keeps connecting to the port of a dead broker can be
+# given that very port as its own, and then talks to itself.
+PORTS = range(20_000, 32_000)
 
 
 class FreePorts:
@@ -34,3 +40,17 @@ class FreePorts:
         for bound in self._sockets:
             bound.close()
         self._sockets.clear()
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    for _ in range(200):
+        port = random.choice(PORTS)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            return port
+    raise OSError("no free port found")

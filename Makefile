@@ -51,8 +51,8 @@ fallbacks: setup  ## the quick tests once more, without uvloop, sendfile and RWF
 	MOLDAU_FALLBACKS=1 $(PYTEST) -n $(WORKERS) --dist loadfile -m $(QUICK) $(QUICK_TESTS)
 
 lint: setup  ## lint, types, import contracts
-	$(BIN)/ruff check src tests examples
-	$(BIN)/ruff format --check src tests examples
+	$(BIN)/ruff check src bench tests examples
+	$(BIN)/ruff format --check src bench tests examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -61,7 +61,7 @@ docs: setup  ## write the generated pages anew
 	$(BIN)/python -m moldau.broker > docs/protocol-support.md
 
 interop-setup: setup  ## install what only the interop tests need, where this user may (kcat, Java, Maven)
-	@$(BIN)/python -m moldau.bench.setup
+	@$(BIN)/python -m bench.setup
 
 $(SPARK_STAMP): $(STAMP) requirements/spark.lock
 	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/spark.lock
@@ -75,8 +75,8 @@ test-spark: spark-setup  ## all tests of the data source, the sinks and the pipe
 
 .PHONY: demo
 demo: $(SPARK_STAMP)  ## three brokers, a website's page views and a pipeline on Spark, shown live until Ctrl-C (RATE=50)
-	@$(BIN)/python -m moldau.bench.setup java
-	@$(BIN)/python -m moldau.bench.demo --rate $(or $(RATE),50)
+	@$(BIN)/python -m bench.setup java
+	@$(BIN)/python -m bench.demo --rate $(or $(RATE),50)
 
 .PHONY: lake-rounds
 lake-rounds: spark-setup  ## kill what writes to the lake, at any step, ROUNDS=20 times (SEED=...)
@@ -92,17 +92,17 @@ spark-cluster: spark-setup  ## the website-activity pipeline on a cluster of Spa
 	$(PYTEST) -s tests/spark/test_example_website_cluster.py
 
 bench: setup interop-setup  ## Moldau and Apache Kafka side by side; writes docs/benchmarks.md
-	$(BIN)/python -m moldau.bench
+	$(BIN)/python -m bench
 
 bench-quick: setup interop-setup  ## the same in a few minutes, printed only
-	$(BIN)/python -m moldau.bench --quick
+	$(BIN)/python -m bench --quick
 
 .PHONY: bench-spark
 bench-spark: spark-setup  ## our Spark source and sink beside Spark's own connector; writes docs/benchmarks-spark.md (ONLY=Latency)
-	$(BIN)/python -m moldau.bench.spark $(if $(ONLY),--only "$(ONLY)")
+	$(BIN)/python -m bench.spark $(if $(ONLY),--only "$(ONLY)")
 
 bench-compaction: setup  ## compact 20 million keys in 5 GB: time and memory (10 GB of disk)
-	$(BIN)/python -m moldau.bench.many_keys
+	$(BIN)/python -m bench.many_keys
 
 golden: setup  ## capture requests and answers from the Apache Kafka at KAFKA=host:port
 	PYTHONPATH=tests $(BIN)/python -m golden.capture $(KAFKA)
@@ -113,7 +113,7 @@ foreign: setup interop-setup  ## suites of other clients on a fresh broker (SUIT
 
 .PHONY: attack
 attack: setup  ## attack every API of a fresh broker, with a pinger beside (PART=quick, ONLY=Fetch, KAFKA=1, LIMIT_MS=100)
-	@$(if $(filter 1,$(KAFKA)),$(BIN)/python -m moldau.bench.setup,:)
+	@$(if $(filter 1,$(KAFKA)),$(BIN)/python -m bench.setup,:)
 	@PYTHONPATH=tests $(BIN)/python -m attack --part $(or $(PART),all) $(if $(ONLY),--only "$(ONLY)") \
 	  $(if $(ON),--on $(ON)) $(if $(filter 1,$(KAFKA)),--kafka) $(if $(JSON),--json "$(JSON)")
 
@@ -121,7 +121,7 @@ sim: setup  ## simulate all workloads with fresh seeds for about MINUTES=10
 	$(BIN)/python -m moldau.sim --workload all --seed $$(date +%s) --runs $$(( $(MINUTES) * 9 ))
 
 soak: setup  ## MINUTES=10 of load with kills, retention and compaction; writes docs/soak.md
-	$(BIN)/python -m moldau.bench.soak --minutes $(MINUTES) --docs docs
+	$(BIN)/python -m bench.soak --minutes $(MINUTES) --docs docs
 
 .PHONY: rounds
 rounds: setup interop-setup  ## kill -9 of any two of five brokers, ROUNDS=20 times (SEED=..., ENGINE=sqlite|zookeeper)

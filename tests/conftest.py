@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from moldau.bench.apache_kafka import Distribution, KafkaServer, distribution
-from moldau.bench.server import MoldauServer, Server
+from bench.apache_kafka import Distribution, KafkaServer, distribution
+from bench.server import MoldauServer, Server
 from moldau.runtime.real.java import Unavailable
 from needs import missing
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from moldau.bench.raw import RawConnection, fetch_request
+from bench.raw import RawConnection, fetch_request
 from moldau.records.batch import BatchHeader, crc_of, read_header
 from moldau.records.record import Record, read_records
 

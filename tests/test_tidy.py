@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parent.parent / "src" / "moldau"
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "moldau"
+BENCH = ROOT / "bench"
 
 BANNED_MODULES = {
     "time": "Clock",
@@ -52,11 +54,11 @@ FUNCTION_LINES_MAX = 70
 
 
 def modules() -> list[Path]:
-    return sorted(SOURCE.rglob("*.py"))
+    return sorted([*SOURCE.rglob("*.py"), *BENCH.rglob("*.py")])
 
 
 def name_of(path: Path) -> str:
-    return path.relative_to(SOURCE).as_posix()
+    return path.relative_to(SOURCE if path.is_relative_to(SOURCE) else ROOT).as_posix()
 
 
 def is_edge(path: Path) -> bool:

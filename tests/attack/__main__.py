@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from moldau.bench.server import StartFailed
+from bench.server import StartFailed
 from moldau.runtime.real.java import Unavailable
 
 from .attack import Attack

@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
-from moldau.bench.server import descendants
+from bench.server import descendants
 
 from .requests import frame
 

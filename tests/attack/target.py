@@ -20,8 +20,8 @@ from string import ascii_lowercase
 from typing import Any, Self
 from uuid import UUID
 
-from moldau.bench.apache_kafka import KafkaServer
-from moldau.bench.server import HOST, MoldauServer, Server
+from bench.apache_kafka import KafkaServer
+from bench.server import HOST, MoldauServer, Server
 from moldau.records.record import Record, build_batch
 from moldau.runtime.real.free_ports import free_port
 

@@ -8,7 +8,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from moldau.bench.server import MoldauServer
+from bench.server import MoldauServer
 from moldau.runtime.real.free_ports import free_port
 
 

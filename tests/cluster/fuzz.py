@@ -12,7 +12,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from moldau.bench.raw import frame, request_class
+from bench.raw import frame, request_class
 from moldau.records.batch import CRC, CRC_POSITION, HEADER, BatchHeader, crc_of, read_header
 from moldau.records.compression import Codec, compress
 from moldau.records.record import Record, assemble, build_batch

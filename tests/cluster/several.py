@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from bench.raw import RawConnection, metadata_request
+from bench.server import HOST, Server
 from cluster.networks import Network
 from cluster.support import wait_until
 from contract.ensembles import running_ensemble
-from moldau.bench.raw import RawConnection, metadata_request
-from moldau.bench.server import HOST, Server
 
 PATIENCE_S = 90.0
 """For whatever the cluster does by itself, on a machine that is busy with other things."""

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from bench.raw import RawConnection
 from cluster.several import PATIENCE_S, Cluster
 from cluster.several_clients import Outcome, TransactionalWriter
 from cluster.support import wait_until
 from cluster.writers import Acknowledged, Writer
-from moldau.bench.raw import RawConnection
 from moldau.records.batch import read_header
 from moldau.records.record import Record
 from stored import read_partition, split_batches

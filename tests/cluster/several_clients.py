@@ -16,9 +16,9 @@ from enum import Enum
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from bench.raw import RawConnection, metadata_request, produce_request
 from cluster.several import Cluster
 from cluster.writers import Acknowledged, Writer, value_of
-from moldau.bench.raw import RawConnection, metadata_request, produce_request
 from moldau.records.compression import Codec
 from moldau.records.record import Record, build_batch
 

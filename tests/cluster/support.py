@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from bench.raw import RawConnection, fetch_request
 from interop.clients.confluent import Confluent
-from moldau.bench.raw import RawConnection, fetch_request
 from moldau.records.record import Record, build_batch
 
 

@@ -12,8 +12,8 @@ import click
 import pytest
 from confluent_kafka import Producer
 
+from bench.raw import RawConnection
 from cluster.support import create_topic
-from moldau.bench.raw import RawConnection
 from moldau.cli.app import run
 from moldau.cli.complete import transactional_ids
 from moldau.cli.transaction import command, parse_duration

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
+from bench.raw import metadata_request
 from cluster.several import PATIENCE_S, Cluster, NewCluster, clusters
 from cluster.support import wait_until
-from moldau.bench.raw import metadata_request
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
 

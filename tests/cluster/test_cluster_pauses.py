@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from bench.raw import RawConnection, decode_answer, frame, produce_request
 from cluster.several import ENGINES, PATIENCE_S, SESSION_MS, Cluster, NewCluster, clusters, store_of
 from cluster.several_work import Writers
 from cluster.support import one_record_batch, wait_until
 from cluster.writers import Acknowledged
-from moldau.bench.raw import RawConnection, decode_answer, frame, produce_request
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
 

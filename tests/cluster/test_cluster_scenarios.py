@@ -18,12 +18,12 @@ import pytest
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
+from bench.raw import RawConnection
 from cluster.scenario_load import SOURCE, TOPIC, Load
 from cluster.several import ENGINES, PATIENCE_S, Cluster, clusters, store_of
 from cluster.several_clients import LeaderWriter
 from cluster.support import wait_until
 from moldau.base.ids import TopicPartition
-from moldau.bench.raw import RawConnection
 from moldau.cli.cluster_client import ClusterClient
 from moldau.cli.options import Target
 from stored import read_partition

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
+from bench.raw import RawConnection
 from cluster.several import PATIENCE_S, Cluster, clusters
 from cluster.several_checks import Stored
 from cluster.several_clients import QUICK, LeaderWriter
 from cluster.support import error_of_fetch, wait_until
 from moldau.base.errors import ErrorCode
-from moldau.bench.raw import RawConnection
 
 pytestmark = pytest.mark.slow
 

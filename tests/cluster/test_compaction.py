@@ -17,10 +17,10 @@ from aiokafka import TopicPartition as AioPartition
 from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonPartition
 
+from bench.raw import RawConnection, fetch_request, produce_request
+from bench.server import Server
 from cluster.support import create_topic, wait_until
 from interop.clients.confluent import Confluent
-from moldau.bench.raw import RawConnection, fetch_request, produce_request
-from moldau.bench.server import Server
 from moldau.records.batch import read_header
 from moldau.records.compression import Codec
 from moldau.records.record import Record, build_batch, read_records

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from bench.server import MoldauServer, Server
 from cluster.support import create_topic
-from moldau.bench.server import MoldauServer, Server
 from moldau.log.index import read_waiting
 from moldau.log.scan import headers
 from moldau.runtime.real.disk import RealDisk

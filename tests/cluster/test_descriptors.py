@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from bench.raw import RawConnection, fetch_request, nested, produce_request, request_class
+from bench.server import MoldauServer, Server
 from cluster.support import create_topic, one_record_batch
-from moldau.bench.raw import RawConnection, fetch_request, nested, produce_request, request_class
-from moldau.bench.server import MoldauServer, Server
 from moldau.runtime.real.free_ports import free_port
 
 NewServer = Callable[..., Server]

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from cluster.broker_on_disks import BrokerOnDisks
-from cluster.disks import Disk, disk
-from cluster.support import create_topic, one_record_batch, wait_until
-from moldau.bench.raw import (
+from bench.raw import (
     RawConnection,
     fetch_request,
     metadata_request,
     produce_request,
     request_class,
 )
-from moldau.bench.server import StartFailed
+from bench.server import StartFailed
+from cluster.broker_on_disks import BrokerOnDisks
+from cluster.disks import Disk, disk
+from cluster.support import create_topic, one_record_batch, wait_until
 from moldau.records.record import read_records
 
 STORAGE_ERROR, LEADER_NOT_AVAILABLE = 56, 5

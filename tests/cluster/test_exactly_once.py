@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
+from bench.server import Server
 from cluster.support import create_topic, wait_until
-from moldau.bench.server import Server
 
 COPIER = Path(__file__).parent / "copier.py"
 MESSAGES = 3_000

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
+from bench.raw import RawConnection, api_versions_request, produce_request
 from cluster.support import one_record_batch
 from moldau.base.errors import ErrorCode
-from moldau.bench.raw import RawConnection, api_versions_request, produce_request
 from moldau.broker.node import FAREWELL_S
 
 from .brokers import Brokers

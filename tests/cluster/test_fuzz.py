@@ -19,12 +19,12 @@ from hypothesis import seed as hypothesis_seed
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from bench.apache_kafka import KafkaServer
+from bench.raw import RawConnection, api_versions_request, frame, produce_request
+from bench.server import MoldauServer, Server
 from cluster import fuzz
 from cluster.canary import Canary
 from cluster.support import create_topic, one_record_batch
-from moldau.bench.apache_kafka import KafkaServer
-from moldau.bench.raw import RawConnection, api_versions_request, frame, produce_request
-from moldau.bench.server import MoldauServer, Server
 from moldau.records.batch import read_header
 from moldau.records.compression import DECOMPRESSED_BYTES_MAX, Codec
 from moldau.records.record import read_records

@@ -18,9 +18,9 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
+from bench.server import MoldauServer
 from cluster.support import create_topic, wait_until
 from golden import store
-from moldau.bench.server import MoldauServer
 
 PROGRAM = Path(__file__).parent / "uncollected.py"
 PATIENCE_S = 60

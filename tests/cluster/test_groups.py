@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from bench.server import MoldauServer
 from interop.party import Party
-from moldau.bench.server import MoldauServer
 
 TOPIC, GROUP, PARTITIONS = "work", "workers", 4
 

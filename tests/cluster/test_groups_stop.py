@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from moldau.bench.raw import RawConnection, decode_answer, frame, nested, request_class
-from moldau.bench.server import MoldauServer
+from bench.raw import RawConnection, decode_answer, frame, nested, request_class
+from bench.server import MoldauServer
 
 TOPIC, PARTITIONS = "work", 4
 SESSION_S = 1.0

@@ -15,10 +15,10 @@ from collections.abc import Callable
 
 import pytest
 
+from bench.raw import RawConnection
+from bench.server import Server
 from cluster.support import create_topic
 from cluster.writers import Acknowledged, IdempotentWriter, PipelinedWriter, Writer
-from moldau.bench.raw import RawConnection
-from moldau.bench.server import Server
 from moldau.records.record import Record
 from stored import read_partition
 

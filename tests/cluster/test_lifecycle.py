@@ -9,11 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.support import create_topic, one_record_batch, wait_until
-from cluster.writers import IdempotentWriter
-from interop.clients import Message
-from interop.clients.confluent import Confluent
-from moldau.bench.raw import (
+from bench.raw import (
     RawConnection,
     fetch_request,
     frame,
@@ -22,7 +18,11 @@ from moldau.bench.raw import (
     produce_request,
     request_class,
 )
-from moldau.bench.server import MoldauServer, Server
+from bench.server import MoldauServer, Server
+from cluster.support import create_topic, one_record_batch, wait_until
+from cluster.writers import IdempotentWriter
+from interop.clients import Message
+from interop.clients.confluent import Confluent
 from stored import read_partition
 
 NewServer = Callable[..., Server]

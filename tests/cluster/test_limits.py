@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from cluster.support import create_topic, one_record_batch, wait_until
-from moldau.bench.raw import (
+from bench.raw import (
     RawConnection,
     api_versions_request,
     decode_answer,
@@ -21,7 +20,8 @@ from moldau.bench.raw import (
     metadata_request,
     produce_request,
 )
-from moldau.bench.server import MoldauServer, Server
+from bench.server import MoldauServer, Server
+from cluster.support import create_topic, one_record_batch, wait_until
 
 NewServer = Callable[..., Server]
 MB = 1 << 20

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
+from bench.raw import RawConnection, nested, request_class
 from cluster.broker_on_disks import BrokerOnDisks
 from cluster.support import create_topic, wait_until
 from cluster.up import COMMAND, TIMEOUT_S
-from moldau.bench.raw import RawConnection, nested, request_class
 
 PLAIN, COMMITTED, COMPACTED = "plain", "committed", "compacted"
 MOVED = (PLAIN, COMMITTED, COMPACTED, "__transaction_state")

@@ -17,10 +17,10 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonPartition
 
+from bench.server import MoldauServer, Server
 from cluster.support import create_topic, wait_until
 from interop.clients import Message
 from interop.clients.confluent import Confluent
-from moldau.bench.server import MoldauServer, Server
 from moldau.testing import Cluster
 
 NewServer = Callable[..., Server]

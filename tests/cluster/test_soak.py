@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from moldau.bench.soak import Soak
+from bench.soak import Soak
 
 SECONDS = 8.0
 USUAL_SEED = 5

@@ -112,3 +112,22 @@ def test_a_running_broker_imports_no_more_than_it_uses(environment: Path, tmp_pa
         check=False,
     )
     assert run.stdout.strip() == "[]", run.stdout + run.stderr
+
+
+def test_what_users_install_has_no_benchmarks_and_needs_none(environment: Path, tmp_path: Path) -> None:
+    look = """
+import importlib.util
+from moldau.cli import zookeeper_ensemble
+print([name for name in ("bench", "moldau.bench") if importlib.util.find_spec(name)])
+"""
+    python = str(environment / "bin" / "python")
+    done = subprocess.run(
+        [python, "-c", look],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
+        env=clean(),
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("[]\n", "")

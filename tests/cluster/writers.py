@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, Producer
 
-from moldau.bench.raw import RawConnection, decode_answer, frame, produce_request
+from bench.raw import RawConnection, decode_answer, frame, produce_request
 from moldau.records.compression import Codec
 from moldau.records.record import Record, build_batch
 

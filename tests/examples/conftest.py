@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.server import Server
 from examples.stage import Stage
-from moldau.bench.server import Server
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
+from bench.server import Server
 from cluster.support import create_topic, wait_until
-from moldau.bench.server import Server
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TIMEOUT_S = 60

@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from moldau.bench.server import StartFailed
+from bench.server import StartFailed
 from moldau.runtime.real.java import Unavailable as KafkaUnavailable
 
 from .franz_go import FranzGo

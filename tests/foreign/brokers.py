@@ -14,9 +14,9 @@ from typing import Protocol
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from moldau.bench.apache_kafka import KafkaServer
-from moldau.bench.clusters import Cluster, KafkaCluster, MoldauCluster
-from moldau.bench.server import MoldauServer, Server, StartFailed
+from bench.apache_kafka import KafkaServer
+from bench.clusters import Cluster, KafkaCluster, MoldauCluster
+from bench.server import MoldauServer, Server, StartFailed
 
 ADDRESS = "{address}"
 """Stands in a setting for the host and port of the broker."""

@@ -129,7 +129,7 @@ def put_tools(folder: Path) -> None:
     folder.mkdir()
     for name, known_as in TOOLS.items():
         script = folder / name
-        run = f'"{sys.executable}" -m moldau.bench.apache_kafka run {known_as} "$@"'
+        run = f'"{sys.executable}" -m bench.apache_kafka run {known_as} "$@"'
         script.write_text(f"#!/bin/sh\nexec {run}\n")
         script.chmod(0o755)
 

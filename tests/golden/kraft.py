@@ -35,7 +35,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from moldau.bench.apache_kafka import KafkaServer, distribution
+from bench.apache_kafka import KafkaServer, distribution
 
 FOLDER = Path(__file__).parent / "kraft"
 NODE = FOLDER / "node.zip"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from moldau.bench.apache_kafka import Distribution
+from bench.apache_kafka import Distribution
 
 TIMEOUT_S = 60
 SCRIPT = Path(__file__).with_name("group_member.py")

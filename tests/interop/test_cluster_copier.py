@@ -19,9 +19,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from bench.apache_kafka import Distribution
+from bench.clusters import Cluster, KafkaCluster, MoldauCluster
 from cluster.support import wait_until
-from moldau.bench.apache_kafka import Distribution
-from moldau.bench.clusters import Cluster, KafkaCluster, MoldauCluster
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.xdist_group("interop-cluster-copier")]
 

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from bench.apache_kafka import Distribution, ToolRun
+from bench.clusters import Cluster, KafkaCluster, MoldauCluster
+from bench.raw import RawConnection, nested, request_class
 from cluster.support import wait_until
 from interop.workshop import Workshop
-from moldau.bench.apache_kafka import Distribution, ToolRun
-from moldau.bench.clusters import Cluster, KafkaCluster, MoldauCluster
-from moldau.bench.raw import RawConnection, nested, request_class
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("interop-cluster-tools")]
 

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from bench.apache_kafka import Distribution, KafkaServer
+from bench.raw import RawConnection, produce_request
+from bench.server import MoldauServer, Server
 from cluster.support import create_topic, wait_until
 from interop.clients.confluent import Confluent
 from moldau.base.ids import TopicPartition
-from moldau.bench.apache_kafka import Distribution, KafkaServer
-from moldau.bench.raw import RawConnection, produce_request
-from moldau.bench.server import MoldauServer, Server
 from moldau.log.checkpoints import BadCheckpoint, read_offsets
 from moldau.records.batch import DELETE_HORIZON, read_header
 from moldau.records.compression import Codec

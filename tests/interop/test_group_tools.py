@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from bench.apache_kafka import Distribution
+from bench.server import MoldauServer
 from interop.party import Party
-from moldau.bench.apache_kafka import Distribution
-from moldau.bench.server import MoldauServer
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("interop-group-tools")]
 

@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupState, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from bench.apache_kafka import Distribution
 from interop.party import Party
-from moldau.bench.apache_kafka import Distribution
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("interop-groups")]
 

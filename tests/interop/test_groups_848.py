@@ -13,9 +13,9 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from bench.apache_kafka import Distribution
+from bench.server import MoldauServer
 from interop.party import Member, Party
-from moldau.bench.apache_kafka import Distribution
-from moldau.bench.server import MoldauServer
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("interop-groups-848")]
 

@@ -23,10 +23,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from bench.apache_kafka import Distribution, KafkaServer
+from bench.server import MoldauServer, Server
 from interop.clients import CLIENTS, CODECS, Message, Received
 from interop.clients.confluent import Confluent
-from moldau.bench.apache_kafka import Distribution, KafkaServer
-from moldau.bench.server import MoldauServer, Server
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 

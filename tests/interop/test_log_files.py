@@ -17,8 +17,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from bench.apache_kafka import Distribution, KafkaServer
 from moldau.base.ids import TopicPartition
-from moldau.bench.apache_kafka import Distribution, KafkaServer
 from moldau.config.broker import BrokerConfig
 from moldau.config.topic import topic_config
 from moldau.log.checkpoints import read_properties

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from moldau.bench.apache_kafka import Distribution, KafkaServer
+from bench.apache_kafka import Distribution, KafkaServer
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 

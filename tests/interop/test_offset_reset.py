@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import OffsetOutOfRangeError
 
-from moldau.bench.apache_kafka import Distribution
+from bench.apache_kafka import Distribution
 
 pytestmark = [pytest.mark.interop]
 

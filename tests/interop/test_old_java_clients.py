@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from moldau.bench.apache_kafka import client_of
-from moldau.bench.server import Server
+from bench.apache_kafka import client_of
+from bench.server import Server
 from moldau.runtime.real.java import Unavailable
 from needs import missing
 

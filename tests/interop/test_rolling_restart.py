@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from bench.apache_kafka import Distribution
+from bench.clusters import Cluster, KafkaCluster, MoldauCluster
 from cluster.support import wait_until
 from interop.steady import SteadyProducer, SteadyReader, TransactionalProducer
 from interop.verifiable import PROTOCOLS, Tools, check_read, committed, read_by_partition
-from moldau.bench.apache_kafka import Distribution
-from moldau.bench.clusters import Cluster, KafkaCluster, MoldauCluster
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("interop-rolling")]
 

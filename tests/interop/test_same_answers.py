@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from bench.apache_kafka import Distribution, KafkaServer
+from bench.server import MoldauServer
 from interop.same_answers.accepted import ACCEPTED, Accepted
 from interop.same_answers.conversation import SCENARIOS, Conversation, Difference, Scenario
 from interop.same_answers.peers import Pair, Peer
 from interop.same_answers.scenarios import SETTINGS
-from moldau.bench.apache_kafka import Distribution, KafkaServer
-from moldau.bench.server import MoldauServer
 from moldau.broker.handlers import ROUTES
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("interop-same-answers")]

@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
+from bench.apache_kafka import distribution
 from cluster.several import PATIENCE_S, Cluster, clusters
 from cluster.support import wait_until
-from moldau.bench.apache_kafka import distribution
 
 pytestmark = [
     pytest.mark.interop,

@@ -18,11 +18,11 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from kafka import KafkaProducer
 
+from bench.apache_kafka import Distribution
+from bench.server import MoldauServer
 from cluster.support import create_topic, wait_until
 from interop.clients import Client
 from interop.clients.java import JavaTools
-from moldau.bench.apache_kafka import Distribution
-from moldau.bench.server import MoldauServer
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("interop-transactions")]
 

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.apache_kafka import Distribution, KafkaServer
+from bench.raw import RawConnection
+from bench.server import MoldauServer, Server
 from interop.clients.confluent import Confluent
 from interop.verifiable import (
     PROTOCOLS,
@@ -20,9 +23,6 @@ from interop.verifiable import (
     committed,
     read_by_partition,
 )
-from moldau.bench.apache_kafka import Distribution, KafkaServer
-from moldau.bench.raw import RawConnection
-from moldau.bench.server import MoldauServer, Server
 from stored import read_partition
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("interop-java")]

@@ -11,7 +11,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from moldau.bench.apache_kafka import Distribution
+from bench.apache_kafka import Distribution
 
 TIMEOUT_S = 120
 PRODUCER = "org.apache.kafka.tools.VerifiableProducer"

@@ -12,7 +12,7 @@ import subprocess
 import threading
 from pathlib import Path
 
-from moldau.bench.apache_kafka import TOOLS, Distribution, ToolFailed, ToolRun
+from bench.apache_kafka import TOOLS, Distribution, ToolFailed, ToolRun
 
 SOURCE = Path(__file__).with_name("Workshop.java")
 

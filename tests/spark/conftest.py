@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from moldau.bench.spark_connector import connector_jars
+from bench.spark_connector import connector_jars
 from moldau.spark.session import Unavailable, new_session, require_spark
 from needs import missing
 

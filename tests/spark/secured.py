@@ -14,8 +14,8 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from moldau.bench.apache_kafka import KafkaServer
-from moldau.bench.server import HOST
+from bench.apache_kafka import KafkaServer
+from bench.server import HOST
 from moldau.runtime.real.free_ports import free_port
 from spark.certificates import PASSWORD, Certificates, make_certificates
 from spark.topics import TIMEOUT_S

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bench.server import MoldauServer
 from moldau.audit import AuditedProducer
 from moldau.audit.tally import window_of
-from moldau.bench.server import MoldauServer
 from moldau.spark.audit.project import write_audit
 from moldau.spark.audit.reading import milliseconds, table_rows
 from moldau.spark.pipeline.project import Project, load_project

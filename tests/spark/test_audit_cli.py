@@ -20,9 +20,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from deltalake import write_deltalake
 
+from bench.server import MoldauServer
 from moldau.audit import AuditedProducer
 from moldau.audit.tally import window_of
-from moldau.bench.server import MoldauServer
 from spark.source_topics import Topics
 
 DOCS = Path(__file__).parents[2] / "docs" / "pipelines.md"

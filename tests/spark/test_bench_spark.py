@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from moldau.bench.spark import plan as names
-from moldau.bench.spark_connector import connector_jars
+from bench.spark import plan as names
+from bench.spark_connector import connector_jars
 from moldau.spark.session import Unavailable
 from needs import missing
 
@@ -23,7 +23,7 @@ def test_the_quick_benchmarks_measure_every_section(requires_spark: None, tmp_pa
         missing(str(reason))
     kept = tmp_path / "kept.json"
     done = subprocess.run(
-        [sys.executable, "-m", "moldau.bench.spark", "--quick", "--docs", str(tmp_path), "--json", str(kept)],
+        [sys.executable, "-m", "bench.spark", "--quick", "--docs", str(tmp_path), "--json", str(kept)],
         capture_output=True,
         text=True,
         timeout=840,

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from moldau.bench.apache_kafka import KafkaServer
+from bench.apache_kafka import KafkaServer
 from moldau.records.compression import Codec
 from moldau.records.record import Record, build_batch
 from moldau.spark.blocks.brokers import Brokers, Described

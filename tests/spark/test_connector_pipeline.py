@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from moldau.bench.server import MoldauServer
-from moldau.bench.spark_connector import connector_jars
+from bench.server import MoldauServer
+from bench.spark_connector import connector_jars
 from moldau.runtime.real.java import Unavailable
 from needs import missing
 from spark.sink_readers import committed

@@ -103,7 +103,7 @@ class Watched:
 
 @pytest.fixture
 def started(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Watched]:
-    command = [sys.executable, "-m", "moldau.bench.demo", "--picture", str(tmp_path / "demo.svg")]
+    command = [sys.executable, "-m", "bench.demo", "--picture", str(tmp_path / "demo.svg")]
     if request.param == "terminal":
         output, terminal = pty.openpty()
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))

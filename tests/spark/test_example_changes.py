@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from bench.server import Server
 from cluster.support import wait_until
-from moldau.bench.server import Server
 from spark.example_page import ExamplePage
 
 DEADLINE_S = 120.0

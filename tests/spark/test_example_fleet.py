@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from moldau.bench.server import Server
+from bench.server import Server
 from spark.example_page import ExamplePage
 
 BEGIN = "--begin 1794000000"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.server import Server
 from cluster.support import wait_until
-from moldau.bench.server import Server
 from spark.example_page import ExamplePage
 
 LINES = 6000

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from moldau.bench.server import MoldauServer
+from bench.server import MoldauServer
 from moldau.spark.pipeline.project import load_project
 from moldau.spark.pipeline.template import write_project
 from spark import delta_reader

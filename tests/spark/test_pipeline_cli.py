@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from moldau.bench.server import MoldauServer
+from bench.server import MoldauServer
 from spark.pipelines import table
 from spark.source_topics import Topics
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from moldau.bench.server import MoldauServer
+from bench.server import MoldauServer
 from spark.source_topics import Topics
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from moldau.bench.server import MoldauServer
+from bench.server import MoldauServer
 from spark.source_topics import Topics
 from terminal import CTRL_C, CTRL_D, ENTER, TAB, UP, Terminal
 

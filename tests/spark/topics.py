@@ -10,8 +10,8 @@ import pyarrow as pa
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from bench.raw import RawConnection, produce_request
 from moldau.base.errors import ErrorCode
-from moldau.bench.raw import RawConnection, produce_request
 from moldau.spark.blocks.settings import ReadSettings, Split
 
 TIMEOUT_S = 60

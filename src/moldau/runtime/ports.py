@@ -1,8 +1,8 @@
 """The world as ports: everything that is not a pure computation comes in through one of these.
 
 `runtime.real` implements them over the operating system, `sim` over a seeded world with virtual time. One
-contract suite (tests/contract) runs over both. No module outside `runtime.real` and the edges (cli, testing,
-bench) reads a clock, draws a random number, opens a file or a socket, or starts a thread.
+contract suite (tests/contract) runs over both. No module outside `runtime.real` and the edges (cli, testing, spark)
+reads a clock, draws a random number, opens a file or a socket, or starts a thread.
 
 Rules that hold for every implementation:
 - All of it is used from the loop's thread, except what is handed to `Tasks.in_thread` or `Tasks.in_child`.

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from kio.schema.errors import ErrorCode
 
-from moldau.bench.apache_kafka import ToolFailed, ToolRun, distribution
+from bench.apache_kafka import ToolFailed, ToolRun, distribution
 
 from .base import TIMEOUT_S, Client, Message, Received, Refused
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from moldau.bench import apache_kafka
-from moldau.bench.apache_kafka import distribution
+from bench import apache_kafka
+from bench.apache_kafka import distribution
 from moldau.runtime.real.java import Unavailable
 from needs import missing
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from moldau.bench import replicated
-from moldau.bench.clusters import MoldauCluster
-from moldau.bench.measure import Reading
-from moldau.bench.replicated import catching_up, fail_over, many_partitions, throughput
+from bench import replicated
+from bench.clusters import MoldauCluster
+from bench.measure import Reading
+from bench.replicated import catching_up, fail_over, many_partitions, throughput
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="It reads /proc.")
 

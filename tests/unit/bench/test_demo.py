@@ -9,11 +9,11 @@ from threading import Event
 
 import pytest
 
-from moldau.bench import setup
-from moldau.bench.demo.__main__ import main
-from moldau.bench.demo.facts import Facts, Rate
-from moldau.bench.demo.parts import Failed, Part
-from moldau.bench.demo.view import drawing, line, picture
+from bench import setup
+from bench.demo.__main__ import main
+from bench.demo.facts import Facts, Rate
+from bench.demo.parts import Failed, Part
+from bench.demo.view import drawing, line, picture
 
 FLOW = {
     "flow": "page_views",

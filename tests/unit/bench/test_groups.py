@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from moldau.bench import groups
-from moldau.bench.group_members import Roll, evenly_dealt, in_one_generation
-from moldau.bench.measure import WorkNotDone
-from moldau.bench.server import MoldauServer
+from bench import groups
+from bench.group_members import Roll, evenly_dealt, in_one_generation
+from bench.measure import WorkNotDone
+from bench.server import MoldauServer
 
 linux_only = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="It reads the kernel's CPU clocks."

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from moldau.bench import many_keys
+from bench import many_keys
 
 
 def test_it_counts_every_key_once_and_says_what_it_took(

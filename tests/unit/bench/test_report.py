@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.bench import raw_load, report
-from moldau.bench.measure import GROUPS, Reading, Series, percentiles
-from moldau.bench.runner import Results
+from bench import raw_load, report
+from bench.measure import GROUPS, Reading, Series, percentiles
+from bench.runner import Results
 
 
 def table(**readings: tuple[list[float], list[float], bool]) -> list[str]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from moldau.bench import runner
-from moldau.bench.measure import CLUSTER, GROUPS, MANY_PARTITIONS
+from bench import runner
+from bench.measure import CLUSTER, GROUPS, MANY_PARTITIONS
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="It reads /proc.")
 OF_SECTIONS = {

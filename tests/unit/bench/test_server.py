@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from moldau.bench.server import Server, StartFailed
+from bench.server import Server, StartFailed
 from moldau.runtime.real.free_ports import PORTS, free_port
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="It reads /proc.")
@@ -76,7 +76,7 @@ def test_a_server_that_is_left_running_ends_with_its_owner(tmp_path: Path) -> No
         """
         import sys
         from pathlib import Path
-        from moldau.bench.server import Server
+        from bench.server import Server
         class Script(Server):
             name = "script"
             def command(self): return ["sleep", "60"]

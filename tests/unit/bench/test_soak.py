@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from moldau.bench.soak_model import TOPICS, Ledger, Stored, Topic, check_partition, message_of, origin_of
-from moldau.bench.soak_report import Sample, Summary, flatness, text, write_page
+from bench.soak_model import TOPICS, Ledger, Stored, Topic, check_partition, message_of, origin_of
+from bench.soak_report import Sample, Summary, flatness, text, write_page
 from moldau.records.record import Record
 
 NOW_MS = 1_700_000_000_000

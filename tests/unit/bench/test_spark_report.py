@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from moldau.bench.spark import plan as names
-from moldau.bench.spark import reading, report, streaming
-from moldau.bench.spark.__main__ import main, write
-from moldau.bench.spark.plan import FULL, QUICK, SECTIONS
-from moldau.bench.spark.plots import colours, draw
-from moldau.bench.spark.results import Found, Results, Section
-from moldau.bench.spark.runner import WORK
-from moldau.bench.spark.sides import ALL, DEFAULT, TUNED, VALUE, in_turn
-from moldau.bench.spark.world import Cpu, Taken
+from bench.spark import plan as names
+from bench.spark import reading, report, streaming
+from bench.spark.__main__ import main, write
+from bench.spark.plan import FULL, QUICK, SECTIONS
+from bench.spark.plots import colours, draw
+from bench.spark.results import Found, Results, Section
+from bench.spark.runner import WORK
+from bench.spark.sides import ALL, DEFAULT, TUNED, VALUE, in_turn
+from bench.spark.world import Cpu, Taken
 
 
 def taken(seconds: float, cpu_s: float) -> Taken:

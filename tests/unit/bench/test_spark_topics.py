@@ -10,13 +10,13 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import TopicPartition
 
-from moldau.bench import librdkafka
-from moldau.bench.measure import WorkNotDone
-from moldau.bench.server import MoldauServer
-from moldau.bench.spark import latency, results
-from moldau.bench.spark.topics import EVENTS_PER_BATCH, events, filled, texts
-from moldau.bench.spark.world import Cpu, between, look_at_jvm
-from moldau.bench.topics import fresh_topic
+from bench import librdkafka
+from bench.measure import WorkNotDone
+from bench.server import MoldauServer
+from bench.spark import latency, results
+from bench.spark.topics import EVENTS_PER_BATCH, events, filled, texts
+from bench.spark.world import Cpu, between, look_at_jvm
+from bench.topics import fresh_topic
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="It reads /proc.")
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from moldau.bench import raw_load
-from moldau.bench.measure import WorkNotDone
-from moldau.bench.server import MoldauServer
-from moldau.bench.topics import expect_messages, fresh_topic
+from bench import raw_load
+from bench.measure import WorkNotDone
+from bench.server import MoldauServer
+from bench.topics import expect_messages, fresh_topic
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="It reads the kernel's CPU clocks."

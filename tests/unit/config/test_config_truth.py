@@ -29,7 +29,7 @@ def code() -> str:
         for path in sorted(SOURCE.rglob("*.py"))
         if path.name not in DESCRIBING or path.parent.name != "config"
     ]
-    return "\n".join(path.read_text() for path in files if path.parts[-2] not in ("cli", "bench"))
+    return "\n".join(path.read_text() for path in files if path.parts[-2] != "cli")
 
 
 def test_a_topic_key_that_is_said_to_act_is_looked_at_and_no_other(code: str) -> None:

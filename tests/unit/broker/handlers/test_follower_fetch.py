@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from bench.raw import RawConnection, nested, request_class
 from moldau.base.errors import ErrorCode
-from moldau.bench.raw import RawConnection, nested, request_class
 from moldau.testing import Cluster
 
 FETCH_VERSION = 12

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from bench.raw import RawConnection, decode_answer, frame, produce_request
 from moldau.base.limits import RECORD_ERRORS_MAX, RECORDS_INLINE_MAX, UNFOLDED_INLINE_BYTES_MAX
-from moldau.bench.raw import RawConnection, decode_answer, frame, produce_request
 from moldau.records import record as record_module
 from moldau.records import validate
 from moldau.records.batch import read_header

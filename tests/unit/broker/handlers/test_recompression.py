@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from moldau.bench.raw import RawConnection, decode_answer, fetch_request, frame, produce_request
+from bench.raw import RawConnection, decode_answer, fetch_request, frame, produce_request
 from moldau.log import log as log_module
 from moldau.records import validate
 from moldau.records.batch import read_header

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from bench.raw import RawConnection, decode_answer, frame, nested, produce_request, request_class
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
-from moldau.bench.raw import RawConnection, decode_answer, frame, nested, produce_request, request_class
 from moldau.broker import producing
 from moldau.broker.handlers import list_transactions
 from moldau.broker.paced import ELEMENTS_PER_PAUSE

@@ -141,7 +141,7 @@ class Connection:
             self.close(str(error))
             return
         if not filled:
-            self.close(None)
+            server.end(self)
             return
         self.last_active_s = server.clock.monotonic()
         self._serve(view, filled)
@@ -155,6 +155,22 @@ class Connection:
         """Fill the private buffer up to the frame's end; returns all that it holds, 0 at the end of the stream."""
         partial = self._partial
         assert partial is not None
+        if len(partial) > PRIVATE_BUFFER_BYTES_MIN:
+            return self._receive_much(partial)
+        return self._receive_some(partial)
+
+    def _receive_much(self, partial: bytearray) -> int:
+        """Megabytes may come at once, from many: in a turn that is used up they stay where they are."""
+        turn, monotonic = self._server.line.this_turn, self._server.clock.monotonic
+        if turn.is_used_up:
+            raise BlockingIOError
+        start_s = monotonic()
+        try:
+            return self._receive_some(partial)
+        finally:
+            turn.spend(monotonic() - start_s)
+
+    def _receive_some(self, partial: bytearray) -> int:
         if self._filled == len(partial):
             frame_bytes = LENGTH.unpack_from(partial)[0] + LENGTH_BYTES
             if frame_bytes <= self._filled:

@@ -97,6 +97,8 @@ class Server:
         self._per_ip: dict[str, int] = {}
         """Those that are served, and those that wait."""
         self._waiting: deque[Waiting] = deque()
+        self._ended: deque[Connection] = deque()
+        """By their clients, and not closed here yet."""
         self._opened: deque[Connection] = deque()
         """In the order of arrival; some of those who have said something since, or are gone, may still be in it."""
         self._silence: Timer | None = None
@@ -196,6 +198,27 @@ class Server:
         if self._waiting and not self._is_closing:
             pause_s = SILENT_S_MAX if len(late) < SILENT_PER_TURN else SILENT_PAUSE_S
             self._silence = self.tasks.call_later(pause_s, self._end_silent)
+
+    def end(self, connection: Connection) -> None:
+        """Its client has ended it. Thousands may at the same time: in a turn that is used up they are put aside."""
+        if not self.line.this_turn.is_used_up:
+            self._close_ended_now(connection)
+            return
+        connection.stream.unwatch_readable()
+        if not self._ended:
+            self.tasks.call_soon(self._close_ended)
+        self._ended.append(connection)
+
+    def _close_ended(self) -> None:
+        while self._ended and not self.line.this_turn.is_used_up:
+            self._close_ended_now(self._ended.popleft())
+        if self._ended:
+            self.tasks.call_soon(self._close_ended)
+
+    def _close_ended_now(self, connection: Connection) -> None:
+        start_s = self.clock.monotonic()
+        connection.close(None)
+        self.line.this_turn.spend(self.clock.monotonic() - start_s)
 
     def on_connection_closed(self, connection: Connection) -> None:
         if self.connections.pop(connection, self) is self:

@@ -120,6 +120,9 @@ class FakeServer:
     def on_connection_closed(self, connection: Connection) -> None:
         self.closed.append(connection)
 
+    def end(self, connection: Connection) -> None:
+        connection.close(None)
+
     def fail(self, error: BaseException) -> None:
         self.failure = error
 
@@ -438,6 +441,21 @@ def test_little_of_an_answer_is_written_in_a_turn_that_is_used_up() -> None:
     server.turn()
     peer.stream.drain()
     assert len(peer.stream.outgoing) == 4 + (1 << 20)
+
+
+def test_much_of_a_request_is_not_received_in_a_turn_that_is_used_up() -> None:
+    server = FakeServer()
+    peer = Peer(server)
+    data = request(1, bytes(1 << 19))
+    peer.stream.give(data[: 1 << 18])
+    held = peer.connection._filled
+    server.line.this_turn.spend(2 * limits.TURN_S)
+    peer.stream.incoming.append(data[1 << 18 :])
+    peer.connection.on_readable()
+    assert peer.connection._filled == held and not peer.numbers()
+    server.turn()
+    peer.stream.give(b"")
+    assert peer.numbers() == [1]
 
 
 def test_only_a_produce_may_announce_more_than_is_decoded() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from moldau.base.limits import CONNECTIONS_WAITING_MAX, HTTP_CONNECTIONS_MAX, SILENT_S_MAX
+from moldau.base.limits import CONNECTIONS_WAITING_MAX, HTTP_CONNECTIONS_MAX, SILENT_S_MAX, TURN_S
 from moldau.broker import server
 from moldau.broker.metrics import Metrics
 from moldau.broker.server import IDLE_SWEEPS_PER_TIMEOUT, SILENT_PAUSE_S, SILENT_PER_TURN, Server
@@ -29,6 +30,8 @@ class FakeStream:
 
     def close(self) -> None:
         self.is_closed = True
+
+    def unwatch_readable(self) -> None: ...
 
 
 class FakeConnection:
@@ -254,6 +257,27 @@ def test_connections_that_come_and_go_leave_nothing_behind() -> None:
         (stream,) = stage.connect(1)
         stage.end(stream)
     assert len(stage.server._opened) <= 1
+
+
+def test_of_thousands_that_end_at_the_same_time_some_are_closed_in_each_turn() -> None:
+    stage = Stage()
+    crowd = [stage._connection(stream) for stream in stage.connect(3000)]
+    took_s = TURN_S / 100
+
+    def close(connection: FakeConnection) -> None:
+        stage.now_s += took_s
+        FakeConnection.close(connection, None)
+
+    for connection in crowd:
+        connection.close = lambda _, one=connection: close(one)
+        stage.server.end(connection)
+    in_turns = [sum(one.is_closed for one in crowd)]
+    while stage._soon:
+        for callback in [stage._soon.pop(0) for _ in range(len(stage._soon))]:
+            callback()
+        in_turns.append(sum(one.is_closed for one in crowd))
+    assert in_turns[-1] == 3000
+    assert max(after - before for before, after in pairwise([0, *in_turns])) <= 102
 
 
 def test_a_crowd_is_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:

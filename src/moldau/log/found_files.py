@@ -111,9 +111,10 @@ class FoundFiles:
             return []
 
     def epochs(self, end_offset: int | None = None, begin_offset: int = 0) -> LeaderEpochs:
-        """From the checkpoint; from the batches where there is none, or it speaks of what lies behind the end.
+        """From the checkpoint, or from the batches: where there is none, or it has an epoch from behind the end.
 
-        So too for what lies before its first entry: of a start that had moved, the epochs may be durable alone.
+        Epochs before the checkpoint's first come from the batches too. When a log's start moves, epochs that end
+        below it are dropped; a crash may then keep the shorter list of epochs, and the old start.
         """
         entries = self._epoch_entries()
         if entries and (end_offset is None or entries[-1][1] <= end_offset):

@@ -434,7 +434,7 @@ class LogManager:
         if not config.delete or limits.is_none or log.next_offset == log.segments.first_base_offset:
             return
         end_offset = log.next_offset
-        # That nothing in the active segment is read any more is no reason for it to go: that it is old is one.
+        # The active segment goes when all of its records are too old, not when DeleteRecords has passed them.
         known_start = min(log.log_start_offset, log.segments.active.base_offset)
         start_offset = await self._runtime.tasks.in_thread(
             look_through, log.segments.copy(), end_offset, known_start, limits
@@ -446,8 +446,9 @@ class LogManager:
         if not goes_whole and start_offset <= log.log_start_offset:
             return
         logger.info("%s: records before %d are no longer kept", log, start_offset)
-        if goes_whole:  # all is old: what is written from now on goes to a new segment
-            log.delete_records_before(active.base_offset)  # goes also where there is no room for a new one
+        if goes_whole:
+            # The roll below needs room on the disk; the segments before this one go without.
+            log.delete_records_before(active.base_offset)
             if log.next_offset != end_offset:
                 return
             log.roll(now_ms)

@@ -88,7 +88,8 @@ class Verification:
         self.lowest_sequence = sequence
         """Of several requests in flight, the one that must come first."""
         self.begins_with_zero = begins_with_zero
-        """With an epoch for each transaction its sequences begin anew; a later one has lost its beginning."""
+        """With an epoch for each transaction (KIP-890) its sequence numbers begin with 0: where the log has no batch
+        of it, a first one with another number comes too early."""
 
 
 class OutOfSequence(Exception):
@@ -183,7 +184,11 @@ class Producers:
         return is_guarded or self.has_open_transaction(producer_id, epoch)
 
     def guard_of_next(self, producer_id: int, marker_epoch: int) -> Verification | None:
-        """The guard, if any, that a marker with an epoch of its own leaves alone: for the transaction after it."""
+        """The guard of the producer's next transaction, if it has one already, which a marker must not take away.
+
+        A marker of transaction version 2 has the epoch of the transaction that follows (KIP-890). The producer may
+        write to that one, and have it verified, before the marker has come here.
+        """
         guard = self._verifying.get(producer_id)
         return guard if guard is not None and guard.begins_with_zero and guard.epoch == marker_epoch else None
 

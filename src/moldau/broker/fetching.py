@@ -509,8 +509,9 @@ class Fetch:
 
 def _note_answered(follower: FollowerSession, reads: list[tuple[WantedPartition, Fetched]]) -> None:
     for wanted, answer in reads:
-        is_well = not answer[1] and answer[7] is None  # no error, and no diverging epoch
-        follower.answered(wanted, is_well=is_well, has_records=bool(answer[RECORDS]))
+        _, error_code, _, _, _, _, _, diverging, _, records = answer
+        is_well = not error_code and diverging is None
+        follower.answered(wanted, is_well=is_well, has_records=bool(records))
 
 
 def _with_news(reads: list[tuple[WantedPartition, Fetched]]) -> Slices[list[tuple[WantedPartition, Fetched]]]:

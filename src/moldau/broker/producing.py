@@ -42,6 +42,7 @@ from moldau.wire.produce import (
     LEADER_HINTS_FROM,
     NULL_RECORDS,
     Produced,
+    ProducedPartition,
     TopicRecords,
     packing_produce_response,
 )
@@ -82,13 +83,19 @@ def packing_refusals(
     leaders: dict[tuple[str | bytes, int], tuple[int, int]] = {}
     if version >= LEADER_HINTS_FROM:
         for topic, partitions in answers:
-            for produced in partitions:
-                if produced[1] == ErrorCode.not_leader_or_follower:
-                    leaders[topic, produced[0]] = current_leader(broker, topic, produced[0])
+            for index, error, *_ in partitions:
+                if error == ErrorCode.not_leader_or_follower:
+                    leaders[topic, index] = current_leader(broker, topic, index)
     if not leaders:
         return (yield from packing_produce_response(correlation_id, version, answers))
     told: Answers = [
-        (topic, [(*produced[:7], leaders.get((topic, produced[0]))) for produced in partitions])
+        (
+            topic,
+            [
+                one._replace(current_leader=leaders.get((topic, one.partition)))
+                for one in map(ProducedPartition._make, partitions)
+            ],
+        )
         for topic, partitions in answers
     ]
     endpoints = endpoints_of(broker, connection, leaders.values())
@@ -223,17 +230,14 @@ class Produce:
 
     def _with_errors(self, answers: Answers, errors: dict[tuple[str | bytes, int], ErrorCode]) -> Answers:
         """The answers, where what was appended cannot be acknowledged after all."""
+
+        def after_all(topic: str | bytes, produced: Produced) -> Produced:
+            index, *_ = produced
+            error = errors.get((topic, index))
+            return self._refuse(index, error, None) if error else produced
+
         return [
-            (
-                topic,
-                [
-                    self._refuse(produced[0], error, None)
-                    if (error := errors.get((topic, produced[0])))
-                    else produced
-                    for produced in partitions
-                ],
-            )
-            for topic, partitions in answers
+            (topic, [after_all(topic, produced) for produced in partitions]) for topic, partitions in answers
         ]
 
     def _packing(self, answers: Answers) -> Slices[bytes]:
@@ -395,7 +399,7 @@ class Produce:
             return answers
         error, message = self.refusal.code, self.refusal.message
         return [
-            (topic, [self._refuse(wanted[0], error, message) for wanted in wanteds])
+            (topic, [self._refuse(index, error, message) for index, _, _ in wanteds])
             for topic, wanteds in topics
         ]
 

@@ -26,7 +26,7 @@ from moldau.replication.quota import throttled_partitions
 from moldau.replication.replication import Replication
 from moldau.runtime.ports import Tasks
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 PARTITIONS_PER_TURN = 16
 """Logs made or deleted, so that a topic with thousands of partitions holds nobody up."""
@@ -97,7 +97,7 @@ class Replicas:
     # Starting
 
     async def open_all(self) -> list[TopicPartition]:
-        """Open what the image says is held here; those whose log was not there."""
+        """Open the partitions that the image gives a replica here; those whose log was not there."""
         lost = []
         opened = 0
         for topic in list(self._image.topics.values()):
@@ -115,15 +115,15 @@ class Replicas:
     async def remove_strays(self) -> None:
         """Logs of topics that were deleted, or moved elsewhere, while this broker was away. The image is current."""
         for place in sorted(self.log_manager.logs.keys() - self.partitions.keys()):
-            held = self.log_manager.logs.get(place)
-            if held is None or place in self.partitions:  # its topic is there again meanwhile
+            log = self.log_manager.logs.get(place)
+            if log is None or place in self.partitions:  # its topic is there again meanwhile
                 continue
-            if held.topic_id is None:
-                log.warning(
+            if log.topic_id is None:
+                logger.warning(
                     "%s is in the data folder but not in the cluster: its files are left alone", place
                 )
                 continue
-            log.warning("%s is not on this broker any more: its files are removed", place)
+            logger.warning("%s is not on this broker any more: its files are removed", place)
             self.log_manager.delete(place)
             await self._tasks.sleep(0)
 
@@ -217,17 +217,17 @@ class Replicas:
     async def _open(
         self, place: TopicPartition, topic: Topic, state: PartitionState, *, is_new: bool
     ) -> None:
-        held = await self._log_of(place, topic, is_new=is_new)
+        log = await self._log_of(place, topic, is_new=is_new)
         high_watermark = self.log_manager.checkpointed_high_watermarks.pop(place, 0)
         # It leads nothing before it is told so in this life.
         unled = state._replace(leader=NO_LEADER, leader_epoch=-1, partition_epoch=-1)
-        partition = Partition(self._replication, topic.topic_id, unled, held, high_watermark)
+        partition = Partition(self._replication, topic.topic_id, unled, log, high_watermark)
         self.partitions[place] = partition
         for reference in (topic.name, topic.topic_id.bytes):
             self.partitions_of.setdefault(reference, {})[place.partition] = partition
         if topic.configs:
             self._throttle((partition,), self._config_of(topic))
-        if held.failure is not None:
+        if log.failure is not None:
             self.take_offline(partition)
 
     async def _log_of(self, place: TopicPartition, topic: Topic, *, is_new: bool) -> Log:
@@ -235,30 +235,30 @@ class Replicas:
         folder that is offline is not made anew in another.
         """
         manager = self.log_manager
-        held = manager.logs.get(place)
+        log = manager.logs.get(place)
         its_ids = (topic.topic_id,) if is_new else (topic.topic_id, None)
-        if held is not None and held.topic_id not in its_ids:
-            if is_new and held.topic_id is not None:
+        if log is not None and log.topic_id not in its_ids:
+            if is_new and log.topic_id is not None:
                 manager.delete(place)  # of a topic that had this name before
             elif not manager.set_aside(place):  # its id may be damaged, or lost: nothing is deleted for that
-                return held
-            held = None
-        if held is not None:
-            if held.topic_id is None and held.failure is None:
-                log.warning(
+                return log
+            log = None
+        if log is not None:
+            if log.topic_id is None and log.failure is None:
+                logger.warning(
                     "%s does not say to which topic it belongs: its partition.metadata is written anew", place
                 )
-                held.adopt_topic_id(topic.topic_id)
-            return held
+                log.adopt_topic_id(topic.topic_id)
+            return log
         await manager.vacated(place)
         if not is_new:
             if manager.has_failed_folders:
-                log.error("%s is offline: it may lie in the data folder that cannot be used", place)
+                logger.error("%s is offline: it may lie in the data folder that cannot be used", place)
                 return manager.create_offline(place)
-            log.warning("%s is in no data folder: it begins anew, empty", place)
-        held = manager.create(place, topic.topic_id, self._config_of(topic))
+            logger.warning("%s is in no data folder: it begins anew, empty", place)
+        log = manager.create(place, topic.topic_id, self._config_of(topic))
         await self._tasks.sleep(0)
-        return held
+        return log
 
     async def _close(self, closed: Closed) -> None:
         partition = self.partitions.get(closed.place)
@@ -302,15 +302,15 @@ class Replicas:
         if self._is_serving:
             self._tasks.spawn(self.fetchers.follow(partition), name=f"follow {partition.topic_partition}")
 
-    def high_watermark_of(self, held: Log) -> int:
+    def high_watermark_of(self, log: Log) -> int:
         """Before its partition is open, as it was found."""
-        place = held.topic_partition
+        place = log.topic_partition
         partition = self.partitions.get(place)
         if partition is None:
             return self.log_manager.checkpointed_high_watermarks.get(place, 0)
         return partition.high_watermark
 
-    def stable_offset_of(self, held: Log) -> int:
+    def stable_offset_of(self, log: Log) -> int:
         """Up to where no transaction is open: what lies behind is not compacted."""
-        partition = self.partitions.get(held.topic_partition)
-        return held.log_start_offset if partition is None else partition.last_stable_offset
+        partition = self.partitions.get(log.topic_partition)
+        return log.log_start_offset if partition is None else partition.last_stable_offset

@@ -13,16 +13,7 @@ from moldau.base.errors import ErrorCode, KafkaError
 from moldau.log.flush import Flusher
 from moldau.log.rolling import Rolling
 from moldau.log.segment import RELATIVE_OFFSET_MAX, Segment
-from moldau.records.batch import (
-    CONTROL,
-    HEADER,
-    HEADER_BYTES,
-    LENGTH_AND_BEFORE_BYTES,
-    MAGIC,
-    TRANSACTIONAL,
-    crc_of,
-)
-from moldau.records.validate import HeaderFields
+from moldau.records.batch import HEADER_BYTES, LENGTH_MIN, MAGIC, BatchHeader, crc_of, read_header
 
 if TYPE_CHECKING:
     from moldau.log.log import Log
@@ -50,11 +41,8 @@ class Fetched(NamedTuple):
 class _Batch(NamedTuple):
     start: int
     stop: int
-    header: HeaderFields
-
-    @property
-    def last_offset(self) -> int:
-        return self.header[0] + self.header[6]
+    header: BatchHeader
+    last_offset: int
 
 
 class Following:
@@ -77,8 +65,8 @@ class Following:
         for _ in range(batches_max):
             if position + HEADER_BYTES > len(buffer):
                 break
-            header = HEADER.unpack_from(buffer, position)
-            batch = _Batch(position, position + header[1] + LENGTH_AND_BEFORE_BYTES, header)
+            header = read_header(buffer, position)
+            batch = _Batch(position, position + header.size, header, header.last_offset)
             if batch.stop > len(buffer):
                 break
             bad = self._look_at(buffer, batch, next_offset)
@@ -87,7 +75,9 @@ class Following:
             if self._must_roll(batch, run_bytes):
                 flush_due |= self._write(buffer, run, now_ms)
                 run, run_bytes = [], 0
-                self._rolling.segment_for(batch.stop - batch.start, batch.last_offset, header[8], now_ms)
+                self._rolling.segment_for(
+                    batch.stop - batch.start, batch.last_offset, header.max_timestamp, now_ms
+                )
             run.append(batch)
             run_bytes += batch.stop - batch.start
             next_offset, position = batch.last_offset + 1, batch.stop
@@ -99,21 +89,21 @@ class Following:
     def _look_at(self, buffer: memoryview, batch: _Batch, next_offset: int) -> KafkaError | None:
         """Why a batch cannot be what the leader has at this place."""
         header, log = batch.header, self._log
-        if header[3] != MAGIC or header[1] < HEADER_BYTES - LENGTH_AND_BEFORE_BYTES or header[6] < 0:
+        if header.magic != MAGIC or header.length < LENGTH_MIN or header.last_offset_delta < 0:
             return self._corrupt(batch, "is malformed")
-        if crc_of(buffer, batch.start, batch.stop) != header[4]:
+        if crc_of(buffer, batch.start, batch.stop) != header.crc:
             return self._corrupt(batch, "has a wrong checksum")
-        if header[0] < next_offset:
+        if header.base_offset < next_offset:
             is_empty = log.next_offset == next_offset and log.size_bytes() == 0
             if is_empty and batch.last_offset >= next_offset:
-                raise BeginsEarlier(header[0], batch.stop - batch.start)
+                raise BeginsEarlier(header.base_offset, batch.stop - batch.start)
             return self._corrupt(batch, f"comes where {next_offset} is next")
         return None
 
     def _corrupt(self, batch: _Batch, what: str) -> KafkaError:
         place = self._log.topic_partition
         return KafkaError(
-            ErrorCode.corrupt_message, f"the leader's batch {batch.header[0]} of {place} {what}"
+            ErrorCode.corrupt_message, f"the leader's batch {batch.header.base_offset} of {place} {what}"
         )
 
     def _must_roll(self, batch: _Batch, run_bytes: int) -> bool:
@@ -121,7 +111,7 @@ class Following:
         segment = self._log.segments.active
         return (
             segment.size + run_bytes + batch.stop - batch.start > self._log.config.segment_bytes
-            or batch.header[8] > segment.roll_at
+            or batch.header.max_timestamp > segment.roll_at
             or segment.full
             or batch.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
         )
@@ -147,17 +137,22 @@ class Following:
     def _count_in(self, buffer: memoryview, batch: _Batch, segment: Segment) -> bool:
         log, header, last_offset = self._log, batch.header, batch.last_offset
         segment.append(
-            None, batch.stop - batch.start, last_offset, header[8], log.config.index_interval_bytes
+            None, batch.stop - batch.start, last_offset, header.max_timestamp, log.config.index_interval_bytes
         )
         log.next_offset = last_offset + 1
-        if header[2] != log.epochs.latest:
-            log.assign_epoch(header[2], header[0])
-        if header[9] >= 0:
-            if header[5] & CONTROL:
-                log.producing.end(buffer[batch.start : batch.stop], header[0])
+        if header.leader_epoch != log.epochs.latest:
+            log.assign_epoch(header.leader_epoch, header.base_offset)
+        if header.producer_id >= 0:
+            if header.is_control:
+                log.producing.end(buffer[batch.start : batch.stop], header.base_offset)
             else:
                 log.producing.state.add(
-                    header[9], header[10], header[11], header[0], last_offset, header[8],
-                    header[5] & TRANSACTIONAL != 0,
-                )  # fmt: skip
-        return self._flusher.has_policy and self._flusher.note_appended(header[12])
+                    header.producer_id,
+                    header.producer_epoch,
+                    header.base_sequence,
+                    header.base_offset,
+                    last_offset,
+                    header.max_timestamp,
+                    header.is_transactional,
+                )
+        return self._flusher.has_policy and self._flusher.note_appended(header.count)

@@ -177,8 +177,9 @@ class Log:
         segment_bytes = self._config.segment_bytes
         try:
             header = check_batch(buffer, start, stop, rules, now_ms, zstd_allowed, looked)
-            stop = start + header[1] + LENGTH_AND_BEFORE_BYTES
-            if rules.codec is not None and rules.codec != header[5] & CODEC_MASK:
+            _, length, _, _, _, attributes, _, _, _, producer, _, _, _ = header
+            stop = start + length + LENGTH_AND_BEFORE_BYTES
+            if rules.codec is not None and rules.codec != attributes & CODEC_MASK:
                 buffer = memoryview(bytearray(recompress(buffer[start:stop], rules)))
                 start, stop, header = 0, len(buffer), read_header(buffer)
             if stop - start > segment_bytes:
@@ -187,7 +188,7 @@ class Log:
                     f"batch of {stop - start} bytes exceeds segment.bytes of {segment_bytes}",
                     before_append=True,
                 )
-            if header[9] >= 0 or header[5] & TRANSACTIONAL:
+            if producer >= 0 or attributes & TRANSACTIONAL:
                 seen = self.producing.check(header, guard)
                 if seen is not None:
                     return self._duplicate(seen)
@@ -203,10 +204,12 @@ class Log:
         """Append a batch that was checked, or that the broker itself has made."""
         if self.failure is not None:
             raise self.failure
+        _, length, _, _, _, attributes, last_delta, _, max_timestamp, producer, epoch, sequence, count = (
+            header
+        )
         config = self._config
         base_offset = self.next_offset
-        last_offset = base_offset + header[6]
-        max_timestamp = header[8]
+        last_offset = base_offset + last_delta
         segment = self.segments.active
         try:
             if (
@@ -216,7 +219,7 @@ class Log:
                 or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
             ):
                 segment = self._rolling.segment_for(stop - start, last_offset, max_timestamp, now_ms)
-            OFFSET_AND_EPOCH.pack_into(buffer, start, base_offset, header[1], leader_epoch)
+            OFFSET_AND_EPOCH.pack_into(buffer, start, base_offset, length, leader_epoch)
             if segment.size == 0:
                 self._flusher.queue_folder_sync()
             segment.append(
@@ -228,16 +231,16 @@ class Log:
         self.next_offset = last_offset + 1
         if leader_epoch != self.epochs.latest:
             self.assign_epoch(leader_epoch, base_offset)
-        if header[9] >= 0:
-            if header[5] & CONTROL:
+        if producer >= 0:
+            if attributes & CONTROL:
                 self.producing.end(buffer[start:stop], base_offset)
             else:
-                transactional = header[5] & TRANSACTIONAL != 0
+                transactional = attributes & TRANSACTIONAL != 0
                 self.producing.state.add(
-                    header[9], header[10], header[11], base_offset, last_offset, max_timestamp, transactional
+                    producer, epoch, sequence, base_offset, last_offset, max_timestamp, transactional
                 )
         flusher = self._flusher
-        flush_due = flusher.has_policy and flusher.note_appended(header[12])
+        flush_due = flusher.has_policy and flusher.note_appended(count)
         append_time_ms = now_ms if self.rules.log_append_time else NO_TIMESTAMP
         start_offset = self.log_start_offset
         return _new_tuple(

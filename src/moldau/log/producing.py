@@ -21,7 +21,14 @@ from moldau.log.scan import DamagedSegment
 from moldau.log.segment import Segment
 from moldau.log.transactions import Aborted, Marker, build_marker, read_marker
 from moldau.log.transactions_index import AbortedIndexes
-from moldau.records.batch import LOG_APPEND_TIME, TRANSACTIONAL, read_header, sequence_after, set_timestamps
+from moldau.records.batch import (
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    BatchHeader,
+    read_header,
+    sequence_after,
+    set_timestamps,
+)
 from moldau.records.validate import HeaderFields, Looked, Refused
 
 if TYPE_CHECKING:
@@ -48,19 +55,20 @@ class Producing:
 
     def check(self, header: HeaderFields, guard: Verification | None) -> BatchSeen | None:
         """The stored batch for a retry of it, None for a batch to be appended; raises Refused."""
-        transactional = header[5] & TRANSACTIONAL != 0
+        _, _, _, _, _, attributes, last_delta, _, _, producer, epoch, sequence, _ = header
+        transactional = attributes & TRANSACTIONAL != 0
         try:
-            return self.state.check(header[9], header[10], header[11], header[6], transactional, guard)
+            return self.state.check(producer, epoch, sequence, last_delta, transactional, guard)
         except OutOfSequence as refusal:
-            seen = self._recall(header)
+            seen = self._recall(BatchHeader._make(header))
             if seen is None:
                 raise Refused(refusal.code, str(refusal)) from None
             return seen
 
-    def _recall(self, header: HeaderFields) -> BatchSeen | None:
+    def _recall(self, header: BatchHeader) -> BatchSeen | None:
         """A retry of a batch that was stored before a restart, and is not in the snapshot."""
-        entry = self.state.get(header[9])
-        if entry is None or not entry.from_snapshot or entry.epoch != header[10]:
+        entry = self.state.get(header.producer_id)
+        if entry is None or not entry.from_snapshot or entry.epoch != header.producer_epoch:
             return None
         segments = self._log.segments
         try:
@@ -73,7 +81,8 @@ class Producing:
         except DamagedSegment as damage:
             logger.error("%s", damage)
         entry.from_snapshot = False
-        return entry.find(header[11], sequence_after(header[11], header[6]))
+        first = header.base_sequence
+        return entry.find(first, sequence_after(first, header.last_offset_delta))
 
     # ---- opening --------------------------------------------------------------------------------------------
 

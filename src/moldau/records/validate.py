@@ -183,11 +183,11 @@ def look_at(
     own = memoryview(bytearray(batch))
     newest = NO_TIMESTAMP
     try:
-        header = check_batch(own, 0, len(own), rules, now_ms, zstd_allowed, bounds=bounds)
-        newest = header[8]
-        if rules.codec in (None, header[5] & CODEC_MASK):
+        header = BatchHeader._make(check_batch(own, 0, len(own), rules, now_ms, zstd_allowed, bounds=bounds))
+        newest = header.max_timestamp
+        if rules.codec in (None, header.codec_id):
             return Looked(rules, newest)
-        own = own[: header[1] + LENGTH_AND_BEFORE_BYTES]
+        own = own[: header.size]
         return Looked(rules, newest, recompressed=bytearray(recompress(own, rules)))
     except Refused as refusal:
         return Looked(rules, newest, without_traces(refusal))
@@ -207,7 +207,7 @@ def check_batch(
 ) -> HeaderFields:
     """Check the one batch in buffer[start:stop] as a leader does, and make its timestamps the topic's, in place.
 
-    Returns the header's fields as they are afterwards (see `BatchHeader` for their order); raises `Refused`, and
+    Returns the header's fields as they are afterwards, in the order of `BatchHeader`'s; raises `Refused`, and
     `TooMuch` where the batch has to be looked at aside first.
     """
     if stop - start < HEADER_BYTES:
@@ -277,9 +277,9 @@ def _stamped(
     return stamped
 
 
-def _is_suspicious(header: HeaderFields, rules: AppendRules, now_ms: int) -> bool:
+def _is_suspicious(header: BatchHeader, rules: AppendRules, now_ms: int) -> bool:
     """Whether the header's timestamps contradict each other, or some record's is out of the topic's range."""
-    base_timestamp, max_timestamp = header[7], header[8]
+    base_timestamp, max_timestamp = header.base_timestamp, header.max_timestamp
     return (
         max_timestamp < base_timestamp
         or base_timestamp < NO_TIMESTAMP
@@ -311,7 +311,7 @@ def _check_plain_records(
     buffer: memoryview, start: int, stop: int, header: HeaderFields, rules: AppendRules, now_ms: int
 ) -> int:
     """The usual case: an uncompressed batch of which nothing is suspicious. Returns its max timestamp."""
-    count = header[12]
+    _, _, _, _, _, _, _, base_timestamp, max_timestamp, _, _, _, count = header
     records = start + HEADER_BYTES
     try:
         if count > WALKED_RECORDS_MAX:
@@ -319,16 +319,17 @@ def _check_plain_records(
                 raise BadRecord(f"{count} records cannot fit into {stop - start} bytes")
             if not plain_record_end(buffer, records, stop):
                 walk(buffer, records, stop, 1, headers_max=RECORD_HEADERS_INLINE_MAX)
-            return header[8]
+            return max_timestamp
         walked = walk(buffer, records, stop, count, headers_max=RECORD_HEADERS_INLINE_MAX)
-        if walked[0] != stop:
-            raise BadRecord(f"{stop - walked[0]} bytes are left after the last record")
+        end, _, max_delta, _, _ = walked
+        if end != stop:
+            raise BadRecord(f"{stop - end} bytes are left after the last record")
     except BadRecord as bad:
         raise Refused(ErrorCode.invalid_record, str(bad)) from None
     except ManyHeaders:  # not walked, like any other large batch
-        return header[8]
-    if header[7] + walked[2] == header[8]:
-        return header[8]
+        return max_timestamp
+    if base_timestamp + max_delta == max_timestamp:
+        return max_timestamp
     return _judge(buffer[start:stop], HEADER_BYTES, BatchHeader._make(header), rules, now_ms, walked)
 
 
@@ -475,8 +476,9 @@ def _check_all(
     try:
         body = bounds.records_of(batch, header)
         walked = walk(body, 0, len(body), header.count, is_dense=header.codec_id != Codec.NONE)
-        if walked[0] != len(body):
-            raise BadRecord(f"{len(body) - walked[0]} bytes are left after the last record")
+        end, _, _, _, _ = walked
+        if end != len(body):
+            raise BadRecord(f"{len(body) - end} bytes are left after the last record")
     except BadRecord as bad:
         raise Refused(ErrorCode.invalid_record, str(bad)) from None
     return _judge(body, 0, header, rules, now_ms, walked)

@@ -44,7 +44,7 @@ from moldau.wire.replica_fetch import (
     parse_fetch_response,
 )
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 FETCH = 1
 BATCHES_PER_TURN = 400
@@ -236,13 +236,13 @@ class Fetcher:
             try:
                 self._peer = self._find_peer()
             except (Disconnected, Busy) as error:  # it has left: soon others lead
-                log.debug("nothing can be fetched: %s", error)
+                logger.debug("nothing can be fetched: %s", error)
                 await self._tasks.sleep(self._settings.backoff_max_s)
                 continue
             try:
                 await self._fetch_on(await self._peer.connection(self._settings.timeout_s, waits=True))
             except (Disconnected, Busy, WireError) as error:
-                log.debug("fetching from %s: %s", self._peer, error)
+                logger.debug("fetching from %s: %s", self._peer, error)
                 self._begin_session_anew()
                 await self._tasks.sleep(BACKOFF_MIN_S)
 
@@ -372,13 +372,13 @@ class Fetcher:
                     await self._act(followed, fetched, frame, unflushed)
                 except Exception as failure:  # of its log alone: the others go on
                     is_a_bug = not isinstance(failure, OSError | KafkaError)
-                    log.warning("%s: %s", followed.partition.topic_partition, failure, exc_info=is_a_bug)
+                    logger.warning("%s: %s", followed.partition.topic_partition, failure, exc_info=is_a_bug)
                     self._pause(followed, "its log failed")
         for flushed in unflushed:
             try:
                 await flushed.flush()
             except OSError as failure:  # the log has failed, and its partition is offline
-                log.debug("%s cannot be flushed: %s", flushed.topic_partition, failure)
+                logger.debug("%s cannot be flushed: %s", flushed.topic_partition, failure)
 
     async def _act(
         self, followed: Followed, fetched: ReplicaFetched, frame: memoryview, unflushed: list[Log]
@@ -447,11 +447,11 @@ class Fetcher:
             self._change_log(followed, Step(Next.START_OVER, early.base_offset), first)
             return False
         except KafkaError as error:
-            log.error("%s", error)
+            logger.error("%s", error)
             self._pause(followed, error.code.name)
             return False
         except OSError as error:
-            log.debug("cannot append to %s: %s", partition.topic_partition, error)
+            logger.debug("cannot append to %s: %s", partition.topic_partition, error)
             self._pause(followed, "a disk error")
             return False
         self._ask(followed)
@@ -473,7 +473,7 @@ class Fetcher:
         now_s = self._clock.monotonic()
         if now_s >= self._complain_again_s:
             place, count = followed.partition.topic_partition, self._complaints - 1
-            log.info(
+            logger.info(
                 "%s cannot be fetched from %s: %s; %d more since the last time", place, self._peer, why, count
             )
             self._complaints, self._complain_again_s = 0, now_s + COMPLAINT_INTERVAL_S
@@ -498,43 +498,43 @@ class Fetcher:
                 self._ask(current)
 
     async def _carry_out(self, followed: Followed, step: Step, first: bytes, change: LogChange) -> None:
-        held = followed.partition.log
+        log = followed.partition.log
         try:
             if step.next is Next.ASK_BOUNDS:
                 bounds = await leader_bounds(self._peer, followed.partition, self._node_id)
                 if not followed.is_current:  # in another epoch by now: the next fetch tells more
                     return
-                step = after_bounds(*bounds, held.next_offset)
+                step = after_bounds(*bounds, log.next_offset)
             if not change.is_given_up:
                 await self._change(followed, step, first, change)
         except (OSError, Disconnected, Busy, KafkaError) as error:
-            log.warning("%s cannot be brought into line: %s", held.topic_partition, error)
+            logger.warning("%s cannot be brought into line: %s", log.topic_partition, error)
             await self._tasks.sleep(self._settings.backoff_max_s)
 
     async def _change(self, followed: Followed, step: Step, first: bytes, change: LogChange) -> None:
         partition = followed.partition
-        held = partition.log
+        log = partition.log
         change.written = written = asyncio.get_running_loop().create_future()
         try:
             if step.next is Next.TRUNCATE:
-                if step.offset < held.next_offset:
-                    log.info(
-                        "%s is cut off from %d to %d", held.topic_partition, held.next_offset, step.offset
+                if step.offset < log.next_offset:
+                    logger.info(
+                        "%s is cut off from %d to %d", log.topic_partition, log.next_offset, step.offset
                     )
-                await held.truncate_to(step.offset, self._checkpoint)
+                await log.truncate_to(step.offset, self._checkpoint)
             elif step.next is Next.START_OVER:
-                log.info("%s begins anew at %d", held.topic_partition, step.offset)
-                await held.truncate_fully_and_start_at(step.offset, self._checkpoint)
+                logger.info("%s begins anew at %d", log.topic_partition, step.offset)
+                await log.truncate_fully_and_start_at(step.offset, self._checkpoint)
                 if first and followed.is_current and not change.is_given_up:
-                    await self._append_first(held, first)
+                    await self._append_first(log, first)
         finally:
             partition.cut_off()
             change.written = None
             written.set_result(None)
 
-    async def _append_first(self, held: Log, batch: bytes) -> None:
+    async def _append_first(self, log: Log, batch: bytes) -> None:
         """The batch in the middle of which the leader's log begins (DeleteRecords): to be had from there on only, and
         so not by another fetch. Kafka's `Partition.appendRecordsToFollowerOrFutureReplica` does the same."""
-        _, flush_due = held.append_fetched(memoryview(batch), self._clock.wall_ms(), BATCHES_PER_TURN)
+        _, flush_due = log.append_fetched(memoryview(batch), self._clock.wall_ms(), BATCHES_PER_TURN)
         if flush_due:
-            await held.flush()
+            await log.flush()

@@ -273,10 +273,10 @@ def test_a_partition_that_cannot_be_appended_to_for_any_reason_does_not_end_the_
     first, second = stage.partitions
     append = Log.append_fetched
 
-    def append_fetched(held: Log, *arguments: Any) -> Any:
-        if held is first.log:
+    def append_fetched(log: Log, *arguments: Any) -> Any:
+        if log is first.log:
             raise RuntimeError("a bug")
-        return append(held, *arguments)
+        return append(log, *arguments)
 
     monkeypatch.setattr(Log, "append_fetched", append_fetched)
     stage.do(stage.fetcher.follow, first)

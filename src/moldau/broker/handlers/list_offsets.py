@@ -23,7 +23,7 @@ from moldau.broker.answers.logs import ListOffsetsResponse, PartitionOffset
 from moldau.broker.interface import DataBroker, Request, RequestContext
 from moldau.replication.partition import NO_EPOCH, Partition
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 API_KEY = 2
 VERSIONS = (1, 11)
@@ -53,7 +53,7 @@ async def handle(broker: DataBroker, context: RequestContext, request: Request) 
             except KafkaError as error:
                 answers[index] = PartitionOffset(index, error.code)
             except OSError as error:
-                log.error("cannot search %s-%d: %s", topic.name, index, error)
+                logger.error("cannot search %s-%d: %s", topic.name, index, error)
                 answers[index] = PartitionOffset(index, ErrorCode.kafka_storage_error)
     await context.breathe()
     return ListOffsetsResponse(
@@ -87,10 +87,8 @@ async def _find(
             return _not_available(context, index)
         readable = _readable(partition, request)
         return PartitionOffset(index, ErrorCode.none, readable, leader_epoch=partition.leader_epoch)
-    held = partition.log
-    found = await (
-        held.find_max_timestamp() if timestamp == MAX_TIMESTAMP else held.find_timestamp(timestamp)
-    )
+    log = partition.log
+    found = await (log.find_max_timestamp() if timestamp == MAX_TIMESTAMP else log.find_timestamp(timestamp))
     if found is None or found.offset >= _readable(partition, request):
         if _is_end_unknown(partition, request):
             return _not_available(context, index)

@@ -77,12 +77,26 @@ def serve(
     correlation_id: int,
 ) -> Answer | None:
     lone = parse_lone_batch(frame, position, version)
-    if lone is not None and lone[5] - lone[4] >= HEADER_BYTES and frame[lone[4] + FLAGS] & TRANSACTIONAL:
-        lone = None  # without a transactional id: refused as a whole
     if lone is not None:
-        answer = _append_lone(broker, connection, frame, version, correlation_id, *lone)
-        if not isinstance(answer, _NotAppended):
-            return answer
+        acks, timeout_ms, topic, index, start, stop = lone
+        if stop - start >= HEADER_BYTES and frame[start + FLAGS] & TRANSACTIONAL:
+            lone = None  # without a transactional id: refused as a whole
+        else:
+            answer = _append_lone(
+                broker,
+                connection,
+                frame,
+                version,
+                correlation_id,
+                acks,
+                timeout_ms,
+                topic,
+                index,
+                start,
+                stop,
+            )
+            if not isinstance(answer, _NotAppended):
+                return answer
     parsed = at_once(broker.clock, parsing_produce(frame, position, version), FIRST_SLICE_S)
     if parsed is None or _is_large(frame, parsed[3]):
         frame = connection.lasting(frame)
@@ -198,6 +212,6 @@ def _last_of_each(topics: list[TopicRecords]) -> list[TopicRecords]:
     """As Kafka: of a partition that is named twice the last batch counts, a topic without partitions is left out."""
     merged: dict[str | bytes, dict[int, PartitionRecords]] = {}
     for topic, wanteds in topics:
-        for wanted in wanteds:
-            merged.setdefault(topic, {})[wanted[0]] = wanted
+        for index, start, stop in wanteds:
+            merged.setdefault(topic, {})[index] = index, start, stop
     return [(topic, list(wanteds.values())) for topic, wanteds in merged.items()]

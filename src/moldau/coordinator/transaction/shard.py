@@ -225,11 +225,12 @@ class TransactionShard:
         """Decide how a transaction ends; answered when that is recorded, before the markers are written."""
         transaction = self._transactions.get(end.transactional_id)
         try:
-            is_ended = _is_ended(transaction, end)
+            if transaction is None:
+                raise KafkaError(ErrorCode.invalid_producer_id_mapping)
+            has_ended = _has_ended(transaction, end)
         except KafkaError as refusal:
             return Decision(answers=((reply, Identity(refusal.code)),))
-        assert transaction is not None
-        if is_ended:
+        if has_ended:
             same = Identity(ErrorCode.none, transaction.producer_id, transaction.producer_epoch)
             return Decision(answers=((reply, same),))
         if end.version >= EPOCH_PER_TRANSACTION and transaction.is_exhausted and new_producer_id is None:
@@ -320,26 +321,39 @@ def _begin(
     return transaction.with_next_epoch(expected_epoch, init.timeout_ms, wall_ms)
 
 
-def _is_ended(transaction: Transaction | None, end: End) -> bool:
-    """Whether a transaction has ended as asked already; False where it is to be ended now; KafkaError otherwise."""
-    if transaction is None:
-        raise KafkaError(ErrorCode.invalid_producer_id_mapping)
-    state, own = transaction.state, end.version >= EPOCH_PER_TRANSACTION
-    if own and state in PREPARED:  # who asks may have the epoch, or the id, that counts when it is complete
+def _has_ended(transaction: Transaction, end: End) -> bool:
+    """Whether a transaction has ended as asked already; False where it is to be ended now; KafkaError otherwise.
+
+    In the order of Kafka's TransactionCoordinator.endTransaction.
+    """
+    state, gives_epoch = transaction.state, end.version >= EPOCH_PER_TRANSACTION
+    if (
+        gives_epoch and state in PREPARED
+    ):  # who asks may have the epoch, or the id, that counts when it is complete
         raise KafkaError(ErrorCode.concurrent_transactions)
-    is_current = transaction.is_of(end.producer_id, end.producer_epoch)
-    was_current = own and transaction.is_after(end.producer_id, end.producer_epoch)
-    if transaction.producer_id != end.producer_id and not was_current:
-        raise KafkaError(ErrorCode.invalid_producer_id_mapping)
-    if not is_current and not (was_current and state in COMPLETE):
-        raise KafkaError(ErrorCode.producer_fenced)
+    is_current = _is_current(transaction, end)
     if state in PREPARED:
         raise KafkaError(ErrorCode.concurrent_transactions)
     if state is State.ONGOING:
         return False
-    if own and is_current and not end.is_commit:
+    if gives_epoch and is_current and not end.is_commit:
         return False  # nothing was added to it, but its epoch ends
     asked = State.COMPLETE_COMMIT if end.is_commit else State.COMPLETE_ABORT
-    if state is not asked or (own and is_current):
+    if state is not asked or (gives_epoch and is_current):
         raise KafkaError(ErrorCode.invalid_txn_state)
     return True
+
+
+def _is_current(transaction: Transaction, end: End) -> bool:
+    """Whether who asks has the producer's id and epoch of now; False for those before an end that gave new ones, which
+    it asks for again. KafkaError for anybody else."""
+    if transaction.is_of(end.producer_id, end.producer_epoch):
+        return True
+    was_current = end.version >= EPOCH_PER_TRANSACTION and transaction.is_after(
+        end.producer_id, end.producer_epoch
+    )
+    if was_current and transaction.state in COMPLETE:
+        return False
+    if transaction.producer_id != end.producer_id and not was_current:
+        raise KafkaError(ErrorCode.invalid_producer_id_mapping)
+    raise KafkaError(ErrorCode.producer_fenced)

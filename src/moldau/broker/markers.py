@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from functools import partial
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -54,58 +53,61 @@ async def write_markers(broker: MarkerBroker, wanted: Sequence[Wanted], pace: Br
 
     Others run between, where there are many.
     """
-    outcomes = [ErrorCode.none] * len(wanted)
-    left = len(wanted)
-    all_known: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def know(index: int, error: ErrorCode) -> None:
-        nonlocal left
-        outcomes[index] = error
-        left -= 1
-        if left == 0 and not all_known.done():
-            all_known.set_result(None)
-
     deadline_s = broker.clock.monotonic() + broker.config["request.timeout.ms"] / 1000
-    for index, one in enumerate(wanted):
-        try:
-            partition, next_offset = _append(broker, one)
-        except KafkaError as refusal:
-            know(index, refusal.code)
-        else:
-            partition.when_committed(next_offset, deadline_s, partial(know, index))
+    outcomes = []
+    for one in wanted:
+        outcomes.append(_write(broker, one, deadline_s))
         await pace.breathe()
-    if wanted:
-        await all_known
-    return outcomes
+    return [await outcome for outcome in outcomes]
 
 
-def _append(broker: MarkerBroker, wanted: Wanted) -> tuple[Partition, int]:
-    """The partition, and the offset behind the marker; KafkaError where it is refused."""
-    place, marker, producer, version = wanted
-    partition: Partition = broker.partition(*place)
+def _write(broker: MarkerBroker, wanted: Wanted, deadline_s: float) -> asyncio.Future[ErrorCode]:
+    """Append one marker; its outcome, once it is known."""
+    outcome: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+    def know(error: ErrorCode) -> None:
+        if not outcome.done():  # who waited may have been cancelled
+            outcome.set_result(error)
+
+    try:
+        partition: Partition = broker.partition(*wanted.place)
+        next_offset = _append(broker, partition, wanted)
+    except KafkaError as refusal:
+        know(refusal.code)
+        return outcome
+    if wanted.place.topic == CONSUMER_OFFSETS:
+        _tell_group_coordinator(broker, wanted)
+    partition.when_committed(next_offset, deadline_s, know)
+    return outcome
+
+
+def _append(broker: MarkerBroker, partition: Partition, wanted: Wanted) -> int:
+    """The offset behind the marker; KafkaError where it is refused."""
+    producer_id, epoch = wanted.producer
     if partition.refusal:
         raise KafkaError(partition.refusal)
-    if producer.producer_id < 0 or producer.epoch < 0:
+    if producer_id < 0 or epoch < 0:
         raise KafkaError(ErrorCode.unknown_server_error)  # Kafka cannot even build such a marker
     if not partition.has_enough_in_sync():
         raise KafkaError(ErrorCode.not_enough_replicas)
     try:
-        appended = partition.append_marker(
-            marker, producer.producer_id, producer.epoch, broker.clock.wall_ms(), version
-        )
+        now_ms = broker.clock.wall_ms()
+        appended = partition.append_marker(wanted.marker, producer_id, epoch, now_ms, wanted.version)
     except OSError as error:
-        log.error("cannot write a marker to %s: %s", place, error)
+        log.error("cannot write a marker to %s: %s", wanted.place, error)
         raise KafkaError(ErrorCode.kafka_storage_error) from error
     if appended.error:
         raise KafkaError(appended.error)
-    if place.topic == CONSUMER_OFFSETS:
-        broker.coordinators.groups.on_marker(
-            place.partition,
-            producer,
-            is_commit=marker.is_commit,
-            takes_long=lambda shard: shard.marker_takes_long(producer),
-        )
-    return partition, appended.last_offset + 1
+    return appended.last_offset + 1
+
+
+def _tell_group_coordinator(broker: MarkerBroker, wanted: Wanted) -> None:
+    broker.coordinators.groups.on_marker(
+        wanted.place.partition,
+        wanted.producer,
+        is_commit=wanted.marker.is_commit,
+        takes_long=lambda shard: shard.marker_takes_long(wanted.producer),
+    )
 
 
 class MarkerWriter:

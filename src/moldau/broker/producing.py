@@ -405,51 +405,57 @@ class Produce:
 
     def _append(self, topic: str | bytes, index: int, start: int, stop: int) -> Produced:
         """Append one partition's batch; its answer, once it is as safe as acks ask for."""
-        broker = self._broker
         try:
-            partition: Partition = broker.partition(topic, index)
-            if self._unverified:
-                self._check_verified(partition.topic_partition)
-            if not ACKS_ALL <= self._acks <= ACKS_LEADER:
-                refuse_framing(self._frame, start, stop)
-                return self._refuse(index, ErrorCode.invalid_required_acks, None)
-            if partition.is_internal:
-                return self._refuse(index, ErrorCode.invalid_topic_exception, None)
-            if partition.refusal:
-                return self._refuse(index, partition.refusal, None)
-            if self._acks == ACKS_ALL and not partition.has_enough_in_sync():
-                return self._refuse(index, ErrorCode.not_enough_replicas, None)
-            buffer = self._frame
-            looked = self._looked.get((topic, index)) if self._looked else None
-            if looked is not None and looked.recompressed is not None:
-                buffer, start, stop = memoryview(looked.recompressed), 0, len(looked.recompressed)
-            appended = partition.append(
-                buffer,
-                start,
-                stop,
-                self._now_ms,
-                self._zstd_allowed,
-                self._guards.get(partition.topic_partition) if self._guards else None,
-                looked,
-            )
-        except (KafkaError, Refused) as error:
-            return self._refuse(index, error.code, error.message)
-        except OSError as error:  # the log's manager says it, once for many
-            log.debug("cannot append to %s-%d: %s", topic, index, error)
+            partition: Partition = self._broker.partition(topic, index)
+            error = self._why_not(partition, start, stop)
+            if error:
+                return self._refuse(index, error, None)
+            appended = self._append_to(partition, topic, start, stop)
+        except (KafkaError, Refused) as refusal:
+            return self._refuse(index, refusal.code, refusal.message)
+        except OSError as failure:  # the log's manager says it, once for many
+            log.debug("cannot append to %s-%d: %s", topic, index, failure)
             return self._refuse(index, ErrorCode.kafka_storage_error, None)
-        if appended.error:
-            return self._refuse(
-                index, appended.error, appended.message, appended.log_start_offset, appended.record_errors
-            )
-        base_offset, last_offset = appended.base_offset, appended.last_offset
-        if not appended.duplicate:
-            metrics = broker.metrics
+        error, base_offset, last_offset, append_time_ms, log_start_offset, message, errors, _, flush_due = (
+            appended
+        )
+        if error:
+            return self._refuse(index, error, message, log_start_offset, errors)
+        if flush_due or (self._acks == ACKS_ALL and partition.high_watermark <= last_offset):
+            self._waiting.append((topic, partition, appended))
+        return index, 0, base_offset, append_time_ms, log_start_offset, (), None, None
+
+    def _why_not(self, partition: Partition, start: int, stop: int) -> ErrorCode:
+        """Why nothing is appended to a partition, whatever is in the batch. KafkaError and Refused say more."""
+        if self._unverified:
+            self._check_verified(partition.topic_partition)
+        if not ACKS_ALL <= self._acks <= ACKS_LEADER:
+            refuse_framing(self._frame, start, stop)
+            return ErrorCode.invalid_required_acks
+        if partition.is_open:
+            return ErrorCode.none
+        if partition.is_internal:
+            return ErrorCode.invalid_topic_exception
+        if partition.refusal:
+            return partition.refusal
+        if self._acks == ACKS_ALL and not partition.has_enough_in_sync():
+            return ErrorCode.not_enough_replicas
+        return ErrorCode.none
+
+    def _append_to(self, partition: Partition, topic: str | bytes, start: int, stop: int) -> Appended:
+        """Append the batch, or what the look at it has made of it, with its guard."""
+        place, batch = partition.topic_partition, self._frame
+        looked = self._looked.get((topic, place.partition)) if self._looked else None
+        if looked is not None and looked.recompressed is not None:
+            batch, start, stop = memoryview(looked.recompressed), 0, len(looked.recompressed)
+        guard = self._guards.get(place) if self._guards else None
+        appended = partition.append(batch, start, stop, self._now_ms, self._zstd_allowed, guard, looked)
+        if not appended.error and not appended.duplicate:
+            metrics = self._broker.metrics
             metrics.produced_batches += 1
             metrics.produced_bytes += stop - start
-            metrics.produced_messages += last_offset - base_offset + 1
-        if appended.flush_due or (self._acks == ACKS_ALL and partition.high_watermark <= last_offset):
-            self._waiting.append((topic, partition, appended))
-        return index, 0, base_offset, appended.append_time_ms, appended.log_start_offset, (), None, None
+            metrics.produced_messages += appended.last_offset - appended.base_offset + 1
+        return appended
 
     def _refuse(
         self,

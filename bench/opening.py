@@ -20,6 +20,7 @@ from moldau.base.ids import TopicPartition
 from moldau.config.broker import BrokerConfig
 from moldau.config.topic import topic_config
 from moldau.log import names
+from moldau.log.host import LogHost, Owner
 from moldau.log.manager import LogManager
 from moldau.records.record import Record, build_batch
 from moldau.runtime.ports import Runtime
@@ -31,14 +32,7 @@ TOPIC = "opened"
 
 def manager_of(runtime: Runtime, folder: str) -> LogManager:
     config = topic_config(BrokerConfig.parse({}), {})
-    return LogManager(
-        runtime,
-        [folder],
-        cluster_id="bench",
-        node_id=1,
-        process_id=os.getpid(),
-        config_of=lambda topic: config,
-    )
+    return LogManager(runtime, [folder], Owner("bench", 1, os.getpid()), LogHost(lambda topic: config))
 
 
 async def fill(runtime: Runtime, folder: str, partitions: int, total_bytes: int, clean: bool) -> None:

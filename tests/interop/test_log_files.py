@@ -22,6 +22,7 @@ from moldau.base.ids import TopicPartition
 from moldau.config.broker import BrokerConfig
 from moldau.config.topic import topic_config
 from moldau.log.checkpoints import read_properties
+from moldau.log.host import LogHost, Owner
 from moldau.log.index import read_waiting
 from moldau.log.log import Log
 from moldau.log.manager import LogManager
@@ -55,8 +56,8 @@ def run(work: Callable[[Runtime], Coroutine[Any, Any, Any]]) -> Any:
 
 def manager(runtime: Runtime, folder: Path, **identity: Any) -> LogManager:
     settings = topic_config(BrokerConfig.parse({}), SETTINGS)
-    identity = {"cluster_id": "cluster", "node_id": 1, **identity}
-    return LogManager(runtime, [str(folder)], process_id=1, config_of=lambda topic: settings, **identity)
+    owner = Owner(**{"cluster_id": "cluster", "node_id": 1, "process_id": 1, **identity})
+    return LogManager(runtime, [str(folder)], owner, LogHost(lambda topic: settings))
 
 
 def fill(log: Log) -> list[Record]:

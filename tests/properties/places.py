@@ -22,6 +22,7 @@ from typing import Any
 from moldau.base.ids import TopicPartition
 from moldau.config.topic import TopicConfig
 from moldau.log.cleaner.cleaner import CleanerSettings, LogCleaner
+from moldau.log.host import LogHost, LogSettings, Owner
 from moldau.log.inspect.findings import Finding, Seen
 from moldau.log.inspect.folder import verify_folder
 from moldau.log.log import Log
@@ -65,12 +66,9 @@ class Place(ABC):
         self.manager = LogManager(
             self.runtime,
             [self.folder],
-            cluster_id="cluster",
-            node_id=1,
-            process_id=42,
-            config_of=lambda topic: self.config,
-            checkpoint_interval_s=NEVER_S,
-            retention_interval_s=NEVER_S,
+            Owner("cluster", 1, 42),
+            LogHost(lambda topic: self.config),
+            lambda: LogSettings(checkpoint_interval_s=NEVER_S, retention_interval_s=NEVER_S),
         )
         await self.manager.open()
         log = self.manager.create(PARTITION, TOPIC_ID)

@@ -44,6 +44,7 @@ from moldau.log import names
 from moldau.log.cleaner.cleaner import CleanerSettings, LogCleaner
 from moldau.log.disk_errors import reason
 from moldau.log.folder import AllFoldersFailed, check_not_in_use
+from moldau.log.host import LogHost, LogSettings, Owner
 from moldau.log.manager import LogManager
 from moldau.metadata.difference import Difference
 from moldau.metadata.image import ClusterImage, Topic
@@ -309,22 +310,16 @@ class Broker:
         self.log_manager = self.replicas.log_manager = LogManager(
             self.runtime,
             config.log_dirs,
-            cluster_id=self.image.cluster_id,
-            node_id=self.node_id,
-            process_id=self._process_id,
-            config_of=self._topic_config,
-            high_watermark_of=self.replicas.high_watermark_of,
-            topic_id_of=lambda name: topic.topic_id if (topic := self.image.topics.get(name)) else None,
-            known_folders=known_folders.ids,
-            on_failure=self.replicas.on_log_failure,
-            on_all_failed=self._on_all_folders_failed,
-            on_made=self.replicas.on_log_made,
-            recovery_threads=config["num.recovery.threads.per.data.dir"],
-            checkpoint_interval_s=config["log.flush.offset.checkpoint.interval.ms"] / 1000,
-            retention_interval_s=config["log.retention.check.interval.ms"] / 1000,
-            producer_expiration_ms=lambda: self.config["producer.id.expiration.ms"],
-            move_bytes_per_s=lambda: self.config["replica.alter.log.dirs.io.max.bytes.per.second"],
-            moves_at_once=config["num.replica.alter.log.dirs.threads"],
+            Owner(self.image.cluster_id, self.node_id, self._process_id, known_folders.ids),
+            LogHost(
+                config_of=self._topic_config,
+                high_watermark_of=self.replicas.high_watermark_of,
+                topic_id_of=lambda name: topic.topic_id if (topic := self.image.topics.get(name)) else None,
+                on_failure=self.replicas.on_log_failure,
+                on_all_failed=self._on_all_folders_failed,
+                on_made=self.replicas.on_log_made,
+            ),
+            lambda: _log_settings(self.config),
         )
         await self.log_manager.open()
         await known_folders.save(self.log_manager.folders)
@@ -582,6 +577,17 @@ def _is_broker_config(record: Record) -> bool:
 def _quota_window(config: BrokerConfig) -> QuotaWindow:
     return QuotaWindow(
         config["replication.quota.window.num"], config["replication.quota.window.size.seconds"]
+    )
+
+
+def _log_settings(config: BrokerConfig) -> LogSettings:
+    return LogSettings(
+        recovery_threads=config["num.recovery.threads.per.data.dir"],
+        checkpoint_interval_s=config["log.flush.offset.checkpoint.interval.ms"] / 1000,
+        retention_interval_s=config["log.retention.check.interval.ms"] / 1000,
+        producer_expiration_ms=config["producer.id.expiration.ms"],
+        move_bytes_per_s=config["replica.alter.log.dirs.io.max.bytes.per.second"],
+        moves_at_once=config["num.replica.alter.log.dirs.threads"],
     )
 
 

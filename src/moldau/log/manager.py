@@ -2,7 +2,7 @@
 
 `open` has the folders locked and every log opened in threads (`opening`). From then on `get` and `create` are
 immediate. A folder that fails, at the start or later, takes its logs with it (they are offline: every use raises
-the error); the others go on, until there is none left (`on_all_failed`). A full folder is taken up again when
+the error); the others go on, until there is none left (`LogHost.on_all_failed`). A full folder is taken up again when
 there is room (`room`). What each error of a disk means is in `disk_errors`.
 """
 
@@ -12,7 +12,7 @@ import asyncio
 import errno
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from moldau.base.ids import TopicPartition
@@ -21,10 +21,11 @@ from moldau.log import names
 from moldau.log.aside import Aside
 from moldau.log.disk_errors import is_no_room, is_of_one_log, is_passing, reason
 from moldau.log.folder import Checkpoints, DataFolder
+from moldau.log.host import LogHost, LogSettings, Owner
 from moldau.log.loaded import LoadedLog
 from moldau.log.log import Log
 from moldau.log.moves import Moves
-from moldau.log.opening import Opened, Owner, acquire_folders, open_logs, survey
+from moldau.log.opening import Opened, acquire_folders, open_logs, survey
 from moldau.log.recovery import create_log, unopened_log
 from moldau.log.retention import Limits, look_through
 from moldau.log.room import TRY_EVERY_S, RoomWatch
@@ -36,15 +37,10 @@ logger = logging.getLogger(__name__)
 CLOSES_AT_ONCE = 16
 LOGS_PER_TURN = 500
 """Looked at before others get their turn of the loop: a few milliseconds."""
-CHECKPOINT_INTERVAL_S = 60.0
-"""Kafka's `log.flush.offset.checkpoint.interval.ms`."""
-RETENTION_CHECK_INTERVAL_S = 300.0
-"""Kafka's `log.retention.check.interval.ms`."""
 FIRST_RETENTION_CHECK_S = 30.0
 """A broker that is restarted often must come to it too."""
 PRODUCER_CHECK_INTERVAL_S = 600.0
-PRODUCER_EXPIRATION_MS = 86_400_000
-"""Kafka's `producer.id.expiration.check.interval.ms` and `producer.id.expiration.ms`."""
+"""Kafka's `producer.id.expiration.check.interval.ms`."""
 
 
 class LogManager:
@@ -52,41 +48,15 @@ class LogManager:
         self,
         runtime: Runtime,
         folders: Sequence[str],
-        *,
-        cluster_id: str,
-        node_id: int,
-        process_id: int,
-        config_of: Callable[[str], TopicConfig],
-        high_watermark_of: Callable[[Log], int] = lambda log: log.next_offset,
-        topic_id_of: Callable[[str], uuid.UUID | None] = lambda topic: None,
-        known_folders: Mapping[str, uuid.UUID] | None = None,
-        on_failure: Callable[[Log, OSError], object] | None = None,
-        on_all_failed: Callable[[OSError], object] | None = None,
-        on_made: Callable[[Log], object] | None = None,
-        recovery_threads: int = 2,
-        checkpoint_interval_s: float = CHECKPOINT_INTERVAL_S,
-        retention_interval_s: float = RETENTION_CHECK_INTERVAL_S,
-        producer_expiration_ms: Callable[[], int] = lambda: PRODUCER_EXPIRATION_MS,
-        move_bytes_per_s: Callable[[], int | None] = lambda: None,
-        moves_at_once: int | None = None,
+        owner: Owner,
+        host: LogHost,
+        settings: Callable[[], LogSettings] = LogSettings,
     ) -> None:
-        """`known_folders` are the directory ids by path that this broker had before: one that is gone is not
-        begun anew. `on_made`: a log that there was no room for when it was created is there now.
-        """
         self._runtime = runtime
         self._aside = Aside(runtime.tasks)
-        self._owner = Owner(cluster_id, node_id, process_id)
-        self.config_of = config_of
-        self._high_watermark_of = high_watermark_of
-        self._topic_id_of = topic_id_of
-        self._known_folders = known_folders or {}
-        self._on_failure = on_failure
-        self._on_all_failed = on_all_failed
-        self._on_made = on_made
-        self._recovery_threads = recovery_threads
-        self._checkpoint_interval_s = checkpoint_interval_s
-        self._retention_interval_s = retention_interval_s
-        self._producer_expiration_ms = producer_expiration_ms
+        self._owner = owner
+        self._host = host
+        self._settings = settings
         self.folders = [DataFolder(runtime.disk, path) for path in folders]
         self.logs: dict[TopicPartition, Log] = {}
         self.checkpointed_high_watermarks: dict[TopicPartition, int] = {}
@@ -98,14 +68,15 @@ class LogManager:
         self._room = RoomWatch(runtime, self._on_room, self.fail_folder)
         self._background: list[asyncio.Task[None]] = []
         self._checkpointing = asyncio.Lock()
-        self.moves = Moves(runtime, self, move_bytes_per_s, moves_at_once or len(folders))
+        moves_at_once = settings().moves_at_once or len(folders)
+        self.moves = Moves(runtime, self, lambda: settings().move_bytes_per_s, moves_at_once)
 
     # Opening
 
     async def open(self) -> None:
         """DataFolderError says, for people, why a folder cannot be used."""
         try:
-            await acquire_folders(self._runtime, self.folders, self._owner, self._known_folders)
+            await acquire_folders(self._runtime, self.folders, self._owner)
             await self._open_logs()
         except BaseException:
             self.release()
@@ -118,7 +89,7 @@ class LogManager:
         ]
 
     async def _open_logs(self) -> None:
-        found = await survey(self._runtime, self.folders, self._topic_id_of, self.config_of)
+        found = await survey(self._runtime, self.folders, self._host.topic_id_of, self._host.config_of)
 
         def keep(one: Opened, folder: DataFolder) -> None:
             log = self._keep(one.partition, one.opening.folder, one.loaded, folder)
@@ -131,16 +102,17 @@ class LogManager:
                 log.begin_offline(one.error)
 
         spawn = self._runtime.tasks.spawn
+        threads = self._settings().recovery_threads
         tasks = []
         for folder, contents in found.items():
             for partition, _ in contents.logs:
                 if (offset := contents.checkpoints.high_watermarks.get(partition)) is not None:
                     self.checkpointed_high_watermarks[partition] = offset
-            work = open_logs(self._runtime, folder, contents, self.config_of, self._recovery_threads, keep)
+            work = open_logs(self._runtime, folder, contents, self.config_of, threads, keep)
             tasks.append(spawn(work, name=f"open logs of {folder.path}"))
         for task in tasks:
             await task
-        await self.moves.take_up(found, self._recovery_threads)
+        await self.moves.take_up(found, threads)
         for folder, contents in found.items():
             here = {partition for partition, _ in (*contents.logs, *self.moves.copies_in(folder))}
             folder.stale = contents.checkpoints.partitions - here
@@ -158,6 +130,9 @@ class LogManager:
         return log
 
     # Logs
+
+    def config_of(self, topic: str) -> TopicConfig:
+        return self._host.config_of(topic)
 
     def get(self, partition: TopicPartition) -> Log | None:
         return self.logs.get(partition)
@@ -352,8 +327,7 @@ class LogManager:
                 self.fail_folder(folder, error)
             elif folder.failure is None:
                 logger.error("%s is offline: %s", log.topic_partition, error)
-            if self._on_failure is not None:
-                self._on_failure(log, error)
+            self._host.on_failure(log, error)
 
     def fail_folder(self, folder: DataFolder, error: OSError) -> None:
         if folder.failure is not None:
@@ -369,8 +343,8 @@ class LogManager:
         for partition, log in list(self.logs.items()):
             if self._folder_of[partition] is folder:
                 log.fail(error)
-        if self._on_all_failed is not None and all(folder.failure is not None for folder in self.folders):
-            self._on_all_failed(error)
+        if all(folder.failure is not None for folder in self.folders):
+            self._host.on_all_failed(error)
 
     def _on_room(self, folder: DataFolder) -> None:
         """What could not be written is written now."""
@@ -394,16 +368,16 @@ class LogManager:
         del self.logs[partition]
         self._folder_of.pop(partition).log_count -= 1
         log = self.create(partition, topic_id, config)
-        if log.failure is None and self._on_made is not None:
-            self._on_made(log)
+        if log.failure is None:
+            self._host.on_made(log)
 
     # Retention
 
     async def _retain_regularly(self) -> None:
-        await self._runtime.tasks.sleep(min(FIRST_RETENTION_CHECK_S, self._retention_interval_s))
+        await self._runtime.tasks.sleep(min(FIRST_RETENTION_CHECK_S, self._settings().retention_interval_s))
         while True:
             await self.enforce_retention()
-            await self._runtime.tasks.sleep(self._retention_interval_s)
+            await self._runtime.tasks.sleep(self._settings().retention_interval_s)
 
     async def enforce_retention(self) -> None:
         """Let every log begin behind what its topic no longer keeps, and remove the segments before that.
@@ -430,7 +404,9 @@ class LogManager:
 
     async def _expire_records(self, log: Log) -> None:
         config, now_ms = log.config, self._runtime.clock.wall_ms()
-        limits = Limits(config.retention_ms, config.retention_bytes, self._high_watermark_of(log), now_ms)
+        limits = Limits(
+            config.retention_ms, config.retention_bytes, self._host.high_watermark_of(log), now_ms
+        )
         if not config.delete or limits.is_none or log.next_offset == log.segments.first_base_offset:
             return
         end_offset = log.next_offset
@@ -458,7 +434,7 @@ class LogManager:
 
     async def _checkpoint_regularly(self) -> None:
         while True:
-            await self._runtime.tasks.sleep(self._checkpoint_interval_s)
+            await self._runtime.tasks.sleep(self._settings().checkpoint_interval_s)
             await self._try_write_checkpoints()
 
     async def _try_write_checkpoints(self) -> None:
@@ -470,10 +446,11 @@ class LogManager:
     async def _expire_regularly(self) -> None:
         while True:
             await self._runtime.tasks.sleep(PRODUCER_CHECK_INTERVAL_S)
+            expiration_ms = self._settings().producer_expiration_ms
             for number, log in enumerate(list(self.logs.values()), 1):
                 if number % LOGS_PER_TURN == 0:
                     await self._runtime.tasks.sleep(0)
-                log.expire_producers(self._runtime.clock.wall_ms(), self._producer_expiration_ms())
+                log.expire_producers(self._runtime.clock.wall_ms(), expiration_ms)
 
     async def write_checkpoints(self) -> None:
         """Recovery points, log starts and high watermarks of all folders that work. OSError: of some not."""
@@ -516,9 +493,9 @@ class LogManager:
             if number % LOGS_PER_TURN == 0:
                 await self._runtime.tasks.sleep(0)
             if self._folder_of.get(partition) is folder and self.logs.get(partition) is log:
-                found.add(log, log.last_flushed_offset, self._high_watermark_of(log))
+                found.add(log, log.last_flushed_offset, self._host.high_watermark_of(log))
         for log, recovery_point in (moving | self.moves.written_in(folder)).items():
-            found.add(log, recovery_point, min(self._high_watermark_of(log), log.next_offset))
+            found.add(log, recovery_point, min(self._host.high_watermark_of(log), log.next_offset))
         return found
 
     async def close(self, broker_epoch: int = 0) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from moldau.log import names
 from moldau.log.disk_errors import reason
 from moldau.log.doubles import leave_out_doubles
 from moldau.log.folder import Checkpoints, DataFolder, DataFolderError, FolderOffline
+from moldau.log.host import Owner
 from moldau.log.loaded import LoadedLog
 from moldau.log.recovery import Opening, load_log, unopened_log
 from moldau.runtime.ports import Disk, Runtime
@@ -28,12 +29,6 @@ logger = logging.getLogger(__name__)
 
 LOGS_PER_JOB = 32
 """Logs that one thread opens before it reports: few enough to spread, enough to make the hand-over cheap."""
-
-
-class Owner(NamedTuple):
-    cluster_id: str
-    node_id: int
-    process_id: int
 
 
 @dataclass(slots=True)
@@ -58,9 +53,7 @@ class Opened(NamedTuple):
 # Whose they are
 
 
-async def acquire_folders(
-    runtime: Runtime, folders: Sequence[DataFolder], owner: Owner, known: Mapping[str, uuid.UUID]
-) -> None:
+async def acquire_folders(runtime: Runtime, folders: Sequence[DataFolder], owner: Owner) -> None:
     """Lock all folders. Those that cannot be used have a `failure` afterwards; DataFolderError where the broker
     must not start, or none is left."""
     in_thread = runtime.tasks.in_thread
@@ -71,11 +64,11 @@ async def acquire_folders(
     }
     # Folders may have changed places: one that is empty is missed only if its id is in no other one.
     for folder in sorted(folders, key=lambda folder: not has_identity[folder.path]):
-        missed = known.get(folder.path)
+        missed = owner.known_folders.get(folder.path)
         if missed in [other.directory_id for other in folders]:
             missed = None
         try:
-            await in_thread(folder.acquire, *owner, missed)
+            await in_thread(folder.acquire, owner.cluster_id, owner.node_id, owner.process_id, missed)
             if folder.directory_id is None:
                 await in_thread(folder.adopt, owner.cluster_id, owner.node_id, new_id(runtime))
         except FolderOffline as refusal:

@@ -10,6 +10,7 @@ from moldau.base.ids import TopicPartition
 from moldau.broker.replicas import CHANGES_PER_TURN, Replicas
 from moldau.config.broker import BrokerConfig
 from moldau.config.topic import topic_config
+from moldau.log.host import LogHost, Owner
 from moldau.log.manager import LogManager
 from moldau.metadata.difference import difference
 from moldau.metadata.image import ClusterImage
@@ -53,11 +54,8 @@ class Stage:
         self.manager = self.replicas.log_manager = LogManager(
             runtime,
             ["/data"],
-            cluster_id="c",
-            node_id=NODE_ID,
-            process_id=1,
-            config_of=lambda _name: config,
-            high_watermark_of=self.replicas.high_watermark_of,
+            Owner("c", NODE_ID, 1),
+            LogHost(lambda _name: config, high_watermark_of=self.replicas.high_watermark_of),
         )
 
     async def change(self, *records: Record) -> None:

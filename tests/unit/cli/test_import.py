@@ -23,6 +23,7 @@ from moldau.config.broker import BrokerConfig
 from moldau.config.topic import topic_config
 from moldau.controller.loading import load_image
 from moldau.importer.carry_out import ASIDE, PARTIAL, How
+from moldau.log.host import LogHost, Owner
 from moldau.log.index import read_waiting
 from moldau.log.log import Log
 from moldau.log.manager import LogManager
@@ -103,10 +104,8 @@ async def opened(runtime: Runtime, *folders: Path) -> LogManager:
     logs = LogManager(
         runtime,
         [str(folder) for folder in folders],
-        cluster_id=cluster_id,
-        node_id=7,
-        process_id=1,
-        config_of=lambda topic: settings,
+        Owner(cluster_id, node_id=7, process_id=1),
+        LogHost(lambda topic: settings),
     )
     await logs.open()
     return logs

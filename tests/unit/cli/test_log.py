@@ -23,6 +23,7 @@ from moldau.coordinator.group.records import GroupForgotten, OffsetCommitted
 from moldau.coordinator.transaction import records as transaction_records
 from moldau.coordinator.transaction.records import TransactionRecorded
 from moldau.coordinator.transaction.transaction import State, Transaction
+from moldau.log.host import LogHost, Owner
 from moldau.log.manager import LogManager
 from moldau.records.compression import Codec
 from moldau.records.record import Record, build_batch
@@ -46,14 +47,7 @@ def work(job: Callable[[Runtime], Coroutine[Any, Any, None]]) -> None:
 
 def manager(runtime: Runtime, folder: Path) -> LogManager:
     settings = topic_config(BrokerConfig.parse({}), SETTINGS)
-    return LogManager(
-        runtime,
-        [str(folder)],
-        cluster_id="cluster",
-        node_id=1,
-        process_id=1,
-        config_of=lambda topic: settings,
-    )
+    return LogManager(runtime, [str(folder)], Owner("cluster", 1, 1), LogHost(lambda topic: settings))
 
 
 def fill(logs: LogManager) -> None:

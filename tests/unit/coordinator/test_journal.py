@@ -13,6 +13,7 @@ from moldau.base.ids import TopicPartition
 from moldau.config.broker import BrokerConfig
 from moldau.config.topic import topic_config
 from moldau.coordinator.journal import PartitionJournal
+from moldau.log.host import LogHost, Owner
 from moldau.log.manager import LogManager
 from moldau.metadata.image import PartitionState
 from moldau.records.compression import Codec
@@ -39,12 +40,7 @@ class Stage:
 
     async def _open(self) -> Partition:
         manager = LogManager(
-            self.host.runtime,
-            ["/data"],
-            cluster_id="c",
-            node_id=1,
-            process_id=1,
-            config_of=lambda _topic: self._config,
+            self.host.runtime, ["/data"], Owner("c", 1, 1), LogHost(lambda _topic: self._config)
         )
         await manager.open()
         log = manager.create(PLACE, uuid.UUID(int=7), self._config)

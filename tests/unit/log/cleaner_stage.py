@@ -12,6 +12,7 @@ from moldau.base.ids import TopicPartition
 from moldau.config.topic import TopicConfig
 from moldau.log.checkpoints import read_offsets
 from moldau.log.cleaner.cleaner import CleanerSettings, LogCleaner
+from moldau.log.host import LogHost, Owner
 from moldau.log.log import Log
 from moldau.log.manager import LogManager
 from moldau.log.reader import Slice
@@ -41,12 +42,7 @@ class Stage:
     async def open(self) -> Log:
         runtime = self.host.runtime if self.host.alive else self.host.restart()
         self.manager = LogManager(
-            runtime,
-            self.folders,
-            cluster_id="cluster",
-            node_id=1,
-            process_id=1,
-            config_of=lambda topic: self.settings,
+            runtime, self.folders, Owner("cluster", 1, 1), LogHost(lambda topic: self.settings)
         )
         await self.manager.open()
         self.cleaner = LogCleaner(

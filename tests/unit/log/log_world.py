@@ -7,12 +7,13 @@ import errno
 import random
 import uuid
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from moldau.base.ids import TopicPartition
 from moldau.config.broker import BrokerConfig
 from moldau.config.topic import TopicConfig, topic_config
+from moldau.log.host import LogHost, LogSettings, Owner
 from moldau.log.log import Log
 from moldau.log.manager import LogManager
 from moldau.log.reader import Slice
@@ -337,6 +338,10 @@ class SeededRandom:
         return uuid.UUID(int=self._random.getrandbits(128), version=4)
 
 
+def _taken(options: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: options.pop(name) for name in names if name in options}
+
+
 class World:
     """One broker's data folder in memory."""
 
@@ -348,16 +353,16 @@ class World:
         self.failures: list[tuple[Log, OSError]] = []
 
     async def open(self, **options: Any) -> LogManager:
-        manager = LogManager(
-            self.runtime,
-            options.pop("folders", [FOLDER]),
-            cluster_id=options.pop("cluster_id", "cluster"),
-            node_id=options.pop("node_id", 1),
-            process_id=42,
-            config_of=lambda topic: self.settings,
-            on_failure=lambda log, error: self.failures.append((log, error)),
-            **options,
-        )
+        """With options of `Owner`, `LogHost` and `LogSettings` by their names."""
+        folders = options.pop("folders", [FOLDER])
+        identity = {"cluster_id": "cluster", "node_id": 1, "process_id": 42, **_taken(options, Owner._fields)}
+        host: dict[str, Any] = {
+            "config_of": lambda topic: self.settings,
+            "on_failure": lambda log, error: self.failures.append((log, error)),
+            **_taken(options, LogHost.__slots__),
+        }
+        settings = LogSettings(**options)
+        manager = LogManager(self.runtime, folders, Owner(**identity), LogHost(**host), lambda: settings)
         self.manager = manager
         await manager.open()
         return manager

@@ -9,6 +9,7 @@ from typing import Any
 from log_world import NOW_MS, PARTITION, append, batches_in, config, data_of, read_checked
 
 from moldau.log import names
+from moldau.log.host import LogHost, LogSettings, Owner
 from moldau.log.log import Log
 from moldau.log.manager import LogManager
 from moldau.records.batch import read_header
@@ -34,13 +35,13 @@ class Stage:
         self.manager = LogManager(
             runtime,
             self.folders,
-            cluster_id="cluster",
-            node_id=1,
-            process_id=1,
-            config_of=lambda topic: self.settings,
-            topic_id_of=lambda topic: TOPIC_ID,
-            on_failure=lambda log, error: self.failures.append(error),
-            move_bytes_per_s=lambda: self.bytes_per_s,
+            Owner("cluster", 1, 1),
+            LogHost(
+                config_of=lambda topic: self.settings,
+                topic_id_of=lambda topic: TOPIC_ID,
+                on_failure=lambda log, error: self.failures.append(error),
+            ),
+            lambda: LogSettings(move_bytes_per_s=self.bytes_per_s),
         )
         await self.manager.open()
         return self.manager.create(PARTITION, TOPIC_ID)

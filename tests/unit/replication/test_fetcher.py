@@ -15,6 +15,7 @@ from moldau.base.ids import TopicPartition
 from moldau.broker.handlers import list_offsets
 from moldau.config.broker import BrokerConfig
 from moldau.config.topic import topic_config
+from moldau.log.host import LogHost, Owner
 from moldau.log.log import Log
 from moldau.log.manager import LogManager
 from moldau.metadata.image import PartitionState
@@ -134,9 +135,7 @@ class Stage:
     async def _open(self) -> None:
         runtime = self.host.runtime
         config = topic_config(BrokerConfig.parse({}), {})
-        manager = LogManager(
-            runtime, ["/data"], cluster_id="c", node_id=2, process_id=1, config_of=lambda _topic: config
-        )
+        manager = LogManager(runtime, ["/data"], Owner("c", 2, 1), LogHost(lambda _topic: config))
         await manager.open()
         self.throttle = Throttle()
         self.fetcher = Fetcher(
@@ -149,8 +148,8 @@ class Stage:
             self.throttle,  # type: ignore[arg-type]
         )
         for index in range(2):
-            held = manager.create(TopicPartition("orders", index), TOPIC_ID, config)
-            self.partitions.append(Partition(Replication(2, runtime), TOPIC_ID, STATE, held))
+            log = manager.create(TopicPartition("orders", index), TOPIC_ID, config)
+            self.partitions.append(Partition(Replication(2, runtime), TOPIC_ID, STATE, log))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         task = self.host.runtime.tasks.spawn(work, name="test")

@@ -12,6 +12,7 @@ from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.config.broker import BrokerConfig
 from moldau.config.topic import topic_config
+from moldau.log.host import LogHost, Owner
 from moldau.log.manager import LogManager
 from moldau.metadata.image import PartitionState
 from moldau.records.record import Record, build_batch
@@ -48,11 +49,11 @@ class Stage:
         manager = LogManager(
             self.host.runtime,
             ["/data"],
-            cluster_id="c",
-            node_id=1,
-            process_id=1,
-            config_of=lambda _topic: self.config,
-            on_failure=lambda _log, _error: self.partition.take_offline(),
+            Owner("c", 1, 1),
+            LogHost(
+                config_of=lambda _topic: self.config,
+                on_failure=lambda _log, _error: self.partition.take_offline(),
+            ),
         )
         await manager.open()
         return Partition(

@@ -244,29 +244,15 @@ def _segment_of(disk: Disk, opening: Opening, base_offset: int) -> Segment:
 
 
 def _recover(disk: Disk, opening: Opening, files: FoundFiles) -> LoadedLog:
+    """Check what lies behind the recovery point, and cut the log off where it goes bad."""
     recovery_point = opening.recovery_point or 0
     log_start_offset = max(opening.log_start_offset or 0, files.bases[0])
-    epochs = files.epochs(begin_offset=log_start_offset)
     first = max([0, *(i for i, base in enumerate(files.bases) if base <= recovery_point)])
-    snapshot_offset, producers = _producers_at(disk, opening, files, files.bases[first])
-    for base_offset in files.bases[first:]:
-        files.remove(base_offset, names.TRANSACTION_INDEX)
-    aborted = AbortedIndexes(disk, opening.folder, files.transaction_indexes())
-
-    def take(segment: Segment, batch: Batch) -> None:
-        header = batch.header
-        if header.leader_epoch > epochs.latest:
-            epochs.assign(header.leader_epoch, header.base_offset)
-        if header.base_offset >= snapshot_offset:
-            found = producers.add_batch(segment.log, batch, read_waiting)
-            if found is not None:
-                aborted.append(segment.base_offset, found)
-
+    replayed = _Replayed.before(disk, opening, files, files.bases[first], log_start_offset)
     _mend_indexes(disk, opening, files.bases[:first])
     if first and recovery_point <= files.bases[first]:
         _mend_end(disk, opening, files.bases[first - 1], files.bases[first])
-    kept, active, next_offset = _check_segments(disk, opening, files, first, take)
-    files.bases = kept
+    files.bases, active, next_offset = _check_segments(disk, opening, files, first, replayed.take)
     if next_offset < recovery_point:
         logger.error(
             "%s ends at offset %d, but was on the disk up to %d: what lies between is lost",
@@ -274,31 +260,71 @@ def _recover(disk: Disk, opening: Opening, files: FoundFiles) -> LoadedLog:
             next_offset,
             recovery_point,
         )
-    epochs.truncate_from_end(next_offset)
-    epochs.truncate_from_start(log_start_offset)
-    for offset in files.snapshots:
-        if offset > next_offset:
-            files.remove(offset, names.SNAPSHOT)
-    files.remove_stray_snapshots(keep=snapshot_offset)
-    # What a killed process had not synced is read and confirmed to retries from now on, so it must outlast a
-    # power cut; and files that were removed must not come back beside new ones.
-    active.sync()
-    for base_offset in aborted.bases:
-        aborted.sync(base_offset)
-    disk.sync_folder(opening.folder)
-    has_epochs = _write_epochs(disk, opening, epochs)
+    replayed.cut_off(files, log_start_offset, next_offset)
+    replayed.sync(disk, opening.folder, active)
+    has_epochs = _write_epochs(disk, opening, replayed.epochs)
     return LoadedLog(
-        kept,
+        files.bases,
         active,
         next_offset,
         log_start_offset,
         next_offset if has_epochs else min(recovery_point, next_offset),
-        epochs,
-        producers,
-        snapshot_offset,
+        replayed.epochs,
+        replayed.producers,
+        replayed.snapshot_offset,
         files.topic_id(),
-        aborted.bases,
+        replayed.aborted.bases,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Replayed:
+    """What batches say that are gone through again: leader epochs, producers, aborted transactions."""
+
+    epochs: LeaderEpochs
+    producers: Producers
+    snapshot_offset: int
+    """Of the snapshot that the producers come from."""
+    aborted: AbortedIndexes
+
+    @classmethod
+    def before(
+        cls, disk: Disk, opening: Opening, files: FoundFiles, base_offset: int, log_start_offset: int
+    ) -> _Replayed:
+        """As it was where a segment begins; the indexes of aborted transactions from there on are made anew."""
+        epochs = files.epochs(begin_offset=log_start_offset)
+        snapshot_offset, producers = _producers_at(disk, opening, files, base_offset)
+        for base in files.bases:
+            if base >= base_offset:
+                files.remove(base, names.TRANSACTION_INDEX)
+        aborted = AbortedIndexes(disk, opening.folder, files.transaction_indexes())
+        return cls(epochs, producers, snapshot_offset, aborted)
+
+    def take(self, segment: Segment, batch: Batch) -> None:
+        header = batch.header
+        if header.leader_epoch > self.epochs.latest:
+            self.epochs.assign(header.leader_epoch, header.base_offset)
+        if header.base_offset >= self.snapshot_offset:
+            aborted = self.producers.add_batch(segment.log, batch, read_waiting)
+            if aborted is not None:
+                self.aborted.append(segment.base_offset, aborted)
+
+    def cut_off(self, files: FoundFiles, log_start_offset: int, next_offset: int) -> None:
+        """Forget epochs and snapshots from outside the log."""
+        self.epochs.truncate_from_end(next_offset)
+        self.epochs.truncate_from_start(log_start_offset)
+        for offset in files.snapshots:
+            if offset > next_offset:
+                files.remove(offset, names.SNAPSHOT)
+        files.remove_stray_snapshots(keep=self.snapshot_offset)
+
+    def sync(self, disk: Disk, folder: str, active: Segment) -> None:
+        """What a killed process had not synced is read and confirmed to retries from now on, so it must outlast a
+        power cut; and files that were removed must not come back beside new ones."""
+        active.sync()
+        for base_offset in self.aborted.bases:
+            self.aborted.sync(base_offset)
+        disk.sync_folder(folder)
 
 
 def _write_epochs(disk: Disk, opening: Opening, epochs: LeaderEpochs) -> bool:

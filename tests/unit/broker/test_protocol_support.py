@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import re
 from pathlib import Path
 
 import pytest
 
+from moldau.broker import handlers
 from moldau.broker.handlers import ROUTES
 from moldau.broker.protocol_support import protocol_support
 from moldau.wire.apis import APIS
@@ -59,3 +62,17 @@ def test_nothing_is_advertised_that_has_no_codec() -> None:
         if route.is_internal and key not in APIS:
             continue
         assert APIS[key].min_version <= route.min_version <= route.max_version <= APIS[key].max_version
+
+
+HANDLERS = sorted(
+    path.stem for path in Path(handlers.__file__).parent.glob("*.py") if path.stem != "__init__"
+)
+
+
+@pytest.mark.parametrize("name", HANDLERS)
+def test_the_head_of_a_handler_begins_with_what_each_version_brings_a_line_each(name: str) -> None:
+    handler = importlib.import_module(f"moldau.broker.handlers.{name}")
+    _, versions, *_ = (handler.__doc__ or "").split("\n\n")
+    found = re.findall(r"^- v(\d+): \S", versions, flags=re.MULTILINE)
+    first, last = handler.VERSIONS
+    assert [int(version) for version in found] == list(range(first, last + 1))

@@ -1,8 +1,12 @@
 """AddOffsetsToTxn (25): a group's partition of `__consumer_offsets` becomes part of a transaction.
 
-Offsets of the group can then be committed with it (TxnOffsetCommit), to count when it is committed.
+- v0: the first
+- v1: the client waits where it is throttled (KIP-219)
+- v2: PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before (KIP-588)
+- v3: flexible encoding (KIP-482)
+- v4: TRANSACTION_ABORTABLE (KIP-890)
 
-- v2: KIP-588, PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before.
+Offsets of the group can then be committed with it (TxnOffsetCommit), to count when it is committed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
 """AddPartitionsToTxn (24): partitions become part of a transaction before anything is written to them.
 
-One partition that does not exist, or is not a producer's to write to, spoils the request: then none is added.
+- v0: from a producer, for its one transaction
+- v1: the client waits where it is throttled (KIP-219)
+- v2: PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before (KIP-588)
+- v3: flexible encoding (KIP-482)
+- v4: KIP-890, from brokers, for several transactions, to add or only to verify
+- v5: TRANSACTION_ABORTABLE (KIP-890)
 
-- v0 to v3: from a producer, for its one transaction.
-- v2: KIP-588, PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before.
-- v4: KIP-890, from brokers, for several transactions, to add or only to verify.
+One partition that does not exist, or is not a producer's to write to, spoils the request: then none is added.
 
 Deviation: a list of no transactions is answered with no results. Apache Kafka 4.3 never answers it, nor anything that
 comes after it on the connection.

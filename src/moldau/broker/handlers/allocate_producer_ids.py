@@ -1,4 +1,7 @@
-"""AllocateProducerIds (67): a block of producer ids for a broker, never given twice (KIP-730)."""
+"""AllocateProducerIds (67): a block of producer ids for a broker, never given twice.
+
+- v0: KIP-730
+"""
 
 from __future__ import annotations
 

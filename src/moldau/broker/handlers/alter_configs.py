@@ -1,5 +1,9 @@
 """AlterConfigs (33): the settings of a resource replaced as a whole; IncrementalAlterConfigs came after it.
 
+- v0: the first
+- v1: the client waits where it is throttled (KIP-219)
+- v2: flexible encoding (KIP-482)
+
 The decisions and their texts are in `controller.configs`. Loggers are not among its resources.
 """
 

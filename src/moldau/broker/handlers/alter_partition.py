@@ -1,6 +1,7 @@
 """AlterPartition (56): a leader wants another in-sync set (KIP-497); `controller.alter_partition` decides.
 
-- v3: KIP-903, each member with the broker epoch in which it was seen to be in sync.
+- v2: KIP-841, topics by id
+- v3: KIP-903, each member with the broker epoch in which it was seen to be in sync
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """AlterPartitionReassignments (45): partitions to other brokers (KIP-455); `controller.reassignments` decides.
 
-- v1: KIP-860, the request says whether the number of replicas may change.
+- v0: KIP-455
+- v1: KIP-860, the request says whether the number of replicas may change
 """
 
 from __future__ import annotations

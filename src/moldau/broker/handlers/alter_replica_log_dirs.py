@@ -1,11 +1,12 @@
 """AlterReplicaLogDirs (34): replicas of this broker move to other data folders of it (KIP-113).
 
+- v1: the client waits where it is throttled (KIP-219)
+- v2: flexible encoding (KIP-482)
+
 Sent to the broker that holds them, leader or not. The answer says that a move has begun; DescribeLogDirs tells how far
 it is. A partition that is not here yet is created in the folder that is named, when it comes (REPLICA_NOT_AVAILABLE
 says so): kafka-reassign-partitions asks before and after. The folder where a log lies ends its move to another. Errors
 and their order are those of Kafka's `ReplicaManager.alterReplicaLogDirs`; while any folder is offline nothing moves.
-
-- v2: the flexible encoding.
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
 """ApiVersions (18): what this broker serves.
 
+- v0: the first
+- v1: the throttle time
+- v2: the client waits where it is throttled (KIP-219)
+- v3: KIP-511, the client names its software, which must look like a name; KIP-584, the answer has features
+- v4: features may be supported from version 0 on (KAFKA-17011)
+
 A request of a version that is not served gets a v0 body with UNSUPPORTED_VERSION and the versions of ApiVersions
 itself (`request` is None then).
-
-- v3: KIP-511, the client names its software, which must look like a name. KIP-584, the answer has features.
-- v4: features may be supported from version 0 on (KAFKA-17011).
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 """BrokerHeartbeat (63): a broker asks to serve, to be fenced, or to shut down in good order (KIP-631).
 
+- v0: the first
+- v1: KIP-858, data folders that are offline, not looked at (`cluster` has REPORT)
+
 That it lives is said by its session in the store; how far it has come, by its polls for the cluster's changes.
 """
 

@@ -1,5 +1,7 @@
 """Moldau's own API between brokers and their controller (`wire.cluster`): follow the cluster, register.
 
+- v0: between brokers of one release
+
 FEED: the deltas behind a position, waiting for one where there is none; a snapshot where they are not kept any more.
 The position also says how far the broker has come; one that acts on many changes, and asks for none meanwhile, says
 that it is busy, so that it does not count as silent. REGISTER: a broker begins a life in the cluster; it is fenced

@@ -1,6 +1,7 @@
 """ConsumerGroupDescribe (69): the state of consumer groups, and their members with what each has and is to have.
 
-- v1: KIP-1099, which members speak the classic protocol.
+- v0: KIP-848
+- v1: KIP-1099, which members speak the classic protocol
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """ConsumerGroupHeartbeat (68): join, stay in, change or leave a consumer group (KIP-848).
 
+- v0: the coordinator chooses the members' ids
+- v1: KIP-1082, members choose their own ids; they may subscribe by a regular expression
+
 The coordinator assigns the partitions; the answer has them when they have changed. The rules are in
 `coordinator.group.consumer`.
-
-- v1: KIP-1082, members choose their own ids; they may subscribe by a regular expression.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""CreatePartitions (37): more partitions for topics. The decisions and their texts are in `controller.topics`."""
+"""CreatePartitions (37): more partitions for topics. The decisions and their texts are in `controller.topics`.
+
+- v0: the first
+- v1: the client waits where it is throttled (KIP-219)
+- v2: flexible encoding (KIP-482)
+- v3: KIP-599, THROTTLING_QUOTA_EXCEEDED, which is never answered here
+"""
 
 from __future__ import annotations
 

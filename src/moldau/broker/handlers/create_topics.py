@@ -1,10 +1,13 @@
 """CreateTopics (19): new topics, or what would happen if they were created (validate only).
 
-The decisions and their texts are in `controller.topics`.
+- v2: the throttle time
+- v3: the client waits where it is throttled (KIP-219)
+- v4: KIP-464, the numbers of partitions and replicas may be left to the broker
+- v5: KIP-525, the answer has the settings that the topic got, as they are in force; flexible encoding (KIP-482)
+- v6: KIP-599, THROTTLING_QUOTA_EXCEEDED, which is never answered here
+- v7: KIP-516, the answer has the topic's id
 
-- v4: KIP-464, the numbers of partitions and replicas may be left to the broker.
-- v5: KIP-525, the answer has the settings that the topic got, as they are in force.
-- v7: KIP-516, the answer has the topic's id.
+The decisions and their texts are in `controller.topics`.
 """
 
 from __future__ import annotations

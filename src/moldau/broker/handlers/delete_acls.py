@@ -1,4 +1,9 @@
-"""DeleteAcls (31): refused without an authorizer (`broker.no_authorizer`)."""
+"""DeleteAcls (31): refused without an authorizer (`broker.no_authorizer`).
+
+- v1: KIP-290, resources by prefix
+- v2: flexible encoding (KIP-482)
+- v3: KIP-373, users as resources
+"""
 
 from __future__ import annotations
 

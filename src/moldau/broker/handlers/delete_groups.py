@@ -1,4 +1,9 @@
-"""DeleteGroups (42): groups without members go, with their offsets (KIP-229)."""
+"""DeleteGroups (42): groups without members go, with their offsets (KIP-229).
+
+- v0: the first
+- v1: the client waits where it is throttled (KIP-219)
+- v2: flexible encoding (KIP-482)
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 """DeleteRecords (21): let partitions begin at an offset; -1 means the high watermark (KIP-107).
 
+- v0: the first
+- v1: the client waits where it is throttled (KIP-219)
+- v2: flexible encoding (KIP-482)
+
 Only the leader takes it. What lies before is gone for its readers at once, and when the answer is sent for good: log
 starts are checkpointed before it, and every living replica begins there or later (the low watermark), which followers
 hear of with their next fetch. One that does not say so within the request's time makes it REQUEST_TIMED_OUT; it follows

@@ -1,8 +1,11 @@
 """DeleteTopics (20): by name or id. The decisions and their texts are in `controller.topics`.
 
-- v3: TOPIC_DELETION_DISABLED, which is INVALID_REQUEST before.
-- v5: the answer has a text.
-- v6: KIP-516, topics also by id.
+- v1: the throttle time
+- v2: the client waits where it is throttled (KIP-219)
+- v3: TOPIC_DELETION_DISABLED, which is INVALID_REQUEST before
+- v4: flexible encoding (KIP-482)
+- v5: KIP-599, the answer has a text
+- v6: KIP-516, topics also by id
 """
 
 from __future__ import annotations

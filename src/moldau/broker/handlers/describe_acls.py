@@ -1,4 +1,9 @@
-"""DescribeAcls (29): there are none without an authorizer (`broker.no_authorizer`)."""
+"""DescribeAcls (29): there are none without an authorizer (`broker.no_authorizer`).
+
+- v1: KIP-290, resources by prefix
+- v2: flexible encoding (KIP-482)
+- v3: KIP-373, users as resources
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """DescribeCluster (60): the brokers and the controller. Endpoints of controllers (type 2) do not exist here.
 
-- v1: KIP-919, the request says whether it wants brokers or controllers.
-- v2: KIP-1073, fenced brokers can be asked for.
+- v0: KIP-700
+- v1: KIP-919, the request says whether it wants brokers or controllers
+- v2: KIP-1073, fenced brokers can be asked for
 """
 
 from __future__ import annotations

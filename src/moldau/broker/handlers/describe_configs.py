@@ -1,8 +1,11 @@
 """DescribeConfigs (32): the settings of topics, brokers, groups, client metrics and loggers, with their sources.
 
-What is told is made in `config.describe`. A broker answers for itself and for the default of all brokers.
+- v1: KIP-226, sources and synonyms
+- v2: the client waits where it is throttled (KIP-219)
+- v3: KIP-569, the answer has types, and documentation where it is asked for
+- v4: flexible encoding (KIP-482)
 
-- v3: KIP-569, the answer has types, and documentation where it is asked for.
+What is told is made in `config.describe`. A broker answers for itself and for the default of all brokers.
 """
 
 from __future__ import annotations

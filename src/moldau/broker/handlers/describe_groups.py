@@ -1,9 +1,14 @@
 """DescribeGroups (15): the state of classic groups, and their members with what each was given.
 
-A group that is not there is shown as `Dead`.
+- v0: the first
+- v1: the throttle time
+- v2: the client waits where it is throttled (KIP-219)
+- v3: KIP-430, the operations that the client may do
+- v4: KIP-345, static members
+- v5: flexible encoding (KIP-482)
+- v6: KIP-1043, a group that is not there, or not a classic one, has an error as well
 
-- v3: KIP-430, the operations that the client may do. v4: KIP-345, static members.
-- v6: KIP-1043, a group that is not there, or not a classic one, has an error as well.
+A group that is not there is shown as `Dead`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
 """DescribeLogDirs (35): the data folders, how large each partition in them is, and the room that is left.
 
+- v1: the client waits where it is throttled (KIP-219)
+- v2: flexible encoding (KIP-482)
+- v3: the answer has an error of its own
+- v4: KIP-827, the size of a folder and the room in it
+- v5: whether a folder is cordoned, which none is here
+
 A log on its way to another folder (AlterReplicaLogDirs) is told there too, as a future one and with its lag.
 A folder that has failed has an error and no partitions, and its sizes are not known (-1), as in Kafka's ReplicaManager.
-
-- v3: the answer has an error of its own. v4: KIP-827, the size of a folder and the room in it.
-- v5: whether a folder is cordoned, which none is here.
 """
 
 from __future__ import annotations

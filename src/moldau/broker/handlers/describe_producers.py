@@ -1,5 +1,7 @@
-"""DescribeProducers (61): the producers that a replica of a partition remembers, be it the leader or not (KIP-664): who
+"""DescribeProducers (61): the producers that a replica of a partition remembers, be it the leader or not: who
 looks for transactions that hang (`kafka-transactions find-hanging --broker-id`) asks one broker for all that it has.
+
+- v0: KIP-664
 """
 
 from __future__ import annotations

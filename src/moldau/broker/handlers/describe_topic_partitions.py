@@ -1,4 +1,6 @@
-"""DescribeTopicPartitions (75): topics in the order of their names, a page of partitions at a time (KIP-966).
+"""DescribeTopicPartitions (75): topics in the order of their names, a page of partitions at a time.
+
+- v0: KIP-966
 
 A page ends after the client's limit or `max.request.partition.size.limit`, whichever is smaller, and
 `next_cursor` names what comes after it. A topic that is not there counts for nothing. A partition without a leader

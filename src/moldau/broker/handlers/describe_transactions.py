@@ -1,4 +1,7 @@
-"""DescribeTransactions (65): the state of transactional ids, with the partitions of their transactions (KIP-664)."""
+"""DescribeTransactions (65): the state of transactional ids, with the partitions of their transactions.
+
+- v0: KIP-664
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
 """ElectLeaders (43): the preferred leaders again, or any leader at all (KIP-460); `controller.leaders` decides.
 
-Without a list every topic is named, with those of its partitions that would need an election.
+- v0: only the preferred leader
+- v1: KIP-460, the request says which election, and the answer has an error of its own
+- v2: flexible encoding (KIP-482)
 
-- v0: only the preferred leader. v1: KIP-460, the request says which election, and the answer has an error of its own.
+Without a list every topic is named, with those of its partitions that would need an election.
 """
 
 from __future__ import annotations

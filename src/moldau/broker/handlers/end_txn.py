@@ -1,7 +1,11 @@
 """EndTxn (26): commit or abort a transaction.
 
-- v2: KIP-588, PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before.
-- v5: KIP-890, an epoch for each transaction: the answer has that of the next one.
+- v0: the first
+- v1: the client waits where it is throttled (KIP-219)
+- v2: PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before (KIP-588)
+- v3: flexible encoding (KIP-482)
+- v4: TRANSACTION_ABORTABLE (KIP-890)
+- v5: KIP-890, an epoch for each transaction: the answer has that of the next one
 
 Deviation: an end by version 5 is taken for a retry, by the epoch before, only where the last end was one by version 5.
 Apache Kafka 4.3 takes it for one in any case: a producer that was replaced while it had no transaction open is told

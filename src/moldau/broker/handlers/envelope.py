@@ -1,4 +1,7 @@
-"""Envelope (58): a client's request that another broker has forwarded to the controller (KIP-590)."""
+"""Envelope (58): a client's request that another broker has forwarded to the controller.
+
+- v0: KIP-590
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,21 @@
 """Fetch (1): records from an offset on. C1, L3, L4; KIP-74 (limits), KIP-227 (sessions), KIP-516 (topic ids).
 
+- v4: KIP-98, the isolation level and aborted transactions
+- v5: KIP-107, where the log starts
+- v6: KAFKA_STORAGE_ERROR (KIP-112)
+- v7: KIP-227, sessions
+- v8: the client waits where it is throttled (KIP-219)
+- v9: KIP-320, the leader epoch that the client knows
+- v10: KIP-110, zstd
+- v11: KIP-392, the consumer's rack, the preferred read replica; before, only the leader serves consumers
+- v12: KIP-595, where histories part; flexible encoding (KIP-482)
+- v13: KIP-516, topics by id
+- v14: OFFSET_MOVED_TO_TIERED_STORAGE (KIP-405), which is never answered here
+- v15: KIP-903, the follower's broker epoch
+- v16: KIP-951, the current leader with errors
+- v17: KIP-853, the follower's data folder, not looked at
+- v18: KIP-1166, the follower's high watermark, not looked at
+
 The life of a fetch: its session says which partitions to read; each gives a slice of a segment file, without reading
 it; small slices are read into the answer, large ones stay file parts that leave by sendfile. Too little there: the
 fetch is parked until its partitions have grown by what is missing or its time is up. Pages that are not cached:
@@ -12,10 +28,6 @@ exceeded, and only for followers that are not in sync (KIP-73).
 
 Consumers may fetch from a follower as well, up to the high watermark that it knows of. A leader with
 `replica.selector.class` sends those that name their rack to a follower there (KIP-392).
-
-- v11: KIP-392, the consumer's rack, the preferred read replica; before, only the leader serves consumers.
-- v12: KIP-595, where histories part. v13: KIP-516, topics by id. v15: KIP-903, the follower's broker epoch.
-- v16: KIP-951, the current leader with errors.
 
 Limits as Kafka's: at least one whole batch, however large, from the first partition that has one, else what fits.
 """

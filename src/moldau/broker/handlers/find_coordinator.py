@@ -1,13 +1,17 @@
 """FindCoordinator (10): which broker coordinates a group or a transactional id.
 
+- v0: groups
+- v1: transactional ids too; the answer has a text (up to v3 "NONE" where all is well)
+- v2: the client waits where it is throttled (KIP-219)
+- v3: flexible encoding (KIP-482)
+- v4: KIP-699, several keys at a time
+- v5: TRANSACTION_ABORTABLE (KIP-890)
+- v6: KIP-932, share groups, which are refused
+
 It is the leader of the key's partition of `__consumer_offsets` or `__transaction_state`, topics that are made when they
 are first needed; KafkaApis answers COORDINATOR_NOT_AVAILABLE meanwhile, here the answer waits for it. Where nobody
 leads the partition, it is COORDINATOR_NOT_AVAILABLE here, too. Share groups are not served yet, so asking for their
 coordinator gets INVALID_REQUEST with that reason rather than an address that would not help.
-
-- v1: transactional ids too; the answer has a text (up to v3 "NONE" where all is well).
-- v4: KIP-699, several keys at a time.
-- v6: KIP-932, share groups, which are refused.
 """
 
 from __future__ import annotations

@@ -1,8 +1,12 @@
 """Heartbeat (12): a member of a classic group is alive; it is told when a rebalance is under way.
 
-While the coordinator loads, the answer has no error: clients do not expect one, and ask again soon.
+- v0: the first
+- v1: the throttle time
+- v2: the client waits where it is throttled (KIP-219)
+- v3: KIP-345, static members
+- v4: flexible encoding (KIP-482)
 
-- v3: KIP-345, static members.
+While the coordinator loads, the answer has no error: clients do not expect one, and ask again soon.
 """
 
 from __future__ import annotations

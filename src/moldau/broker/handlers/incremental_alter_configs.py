@@ -1,5 +1,8 @@
 """IncrementalAlterConfigs (44): single settings set, deleted, appended to or taken from (KIP-339).
 
+- v0: KIP-339
+- v1: flexible encoding (KIP-482)
+
 The decisions and their texts are in `controller.configs`; the levels of loggers are changed in this process at once.
 """
 

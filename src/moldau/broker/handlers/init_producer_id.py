@@ -1,11 +1,15 @@
 """InitProducerId (22): an id and an epoch for a producer, plain or with a transactional id.
 
+- v0: KIP-98
+- v1: the client waits where it is throttled (KIP-219)
+- v2: flexible encoding (KIP-482)
+- v3: KIP-360, a producer that goes on after an error says who it was
+- v4: PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before (KIP-588)
+- v5: TRANSACTION_ABORTABLE (KIP-890)
+
 Ids come from blocks that are reserved in the cluster store before use, so none is ever given twice. With a
 transactional id the coordinator gives the same id with the next epoch, which fences the producer of before; a
 transaction that this one left open is aborted, and the client told to come again (CONCURRENT_TRANSACTIONS).
-
-- v3: KIP-360, a producer that goes on after an error says who it was.
-- v4: KIP-588, PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before.
 """
 
 from __future__ import annotations

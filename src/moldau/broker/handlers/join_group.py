@@ -1,13 +1,18 @@
 """JoinGroup (11): become a member of a classic group, or of its next generation.
 
+- v0: the time-out of the rebalance is the session's
+- v1: the rebalance has a time-out of its own
+- v2: the throttle time
+- v3: the client waits where it is throttled (KIP-219)
+- v4: KIP-394, a new member is told its id first, and joins again with it
+- v5: KIP-345, static members
+- v6: flexible encoding (KIP-482)
+- v7: KIP-559, the answer has the protocol's type, and null where there is no protocol
+- v8: KIP-800, why the member joins
+- v9: KIP-814, a leader can be told that there is nothing to assign
+
 The answer waits until the generation is complete. Kafka advertises version 0 for the sake of an old librdkafka, and
 serves it. The rules are in `coordinator.group.classic_protocol`.
-
-- v0: the time-out of the rebalance is the session's; v1 has its own.
-- v4: KIP-394, a new member is told its id first, and joins again with it.
-- v5: KIP-345, static members.
-- v7: KIP-559, the answer has the protocol's type, and null where there is no protocol.
-- v9: KIP-814, a leader can be told that there is nothing to assign.
 """
 
 from __future__ import annotations

@@ -1,6 +1,11 @@
 """LeaveGroup (13): members of a classic group go, and the others rebalance.
 
-- v0 to v2: one member, whose error is the answer's. v3: KIP-345, several, static ones by their instance id.
+- v0: one member, whose error is the answer's
+- v1: the throttle time
+- v2: the client waits where it is throttled (KIP-219)
+- v3: KIP-345, several members, static ones by their instance id
+- v4: flexible encoding (KIP-482)
+- v5: KIP-800, why the member leaves
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """ListConfigResources (74): the names of everything that can carry configuration, by kind.
 
-- v0: ListClientMetricsResources (KIP-1000), which lists those only. v1: KIP-1142, all kinds.
+- v0: ListClientMetricsResources (KIP-1000), which lists those only
+- v1: KIP-1142, all kinds
 """
 
 from __future__ import annotations

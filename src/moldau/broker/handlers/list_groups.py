@@ -1,9 +1,14 @@
 """ListGroups (16): the groups that this broker coordinates, by state and type if asked.
 
+- v0: the first
+- v1: the throttle time
+- v2: the client waits where it is throttled (KIP-219)
+- v3: flexible encoding (KIP-482)
+- v4: KIP-518, states
+- v5: KIP-848, types
+
 The words of the filters count in any case, a state's also with blanks around it. A type that nobody knows matches
 nothing.
-
-- v4: KIP-518, states. v5: KIP-848, types.
 """
 
 from __future__ import annotations

@@ -1,16 +1,21 @@
 """ListOffsets (2): offsets by position in the log (earliest, latest) or by time.
 
+- v1: KIP-79, one offset, with its timestamp
+- v2: KIP-98, the isolation level
+- v3: the client waits where it is throttled (KIP-219)
+- v4: KIP-320, leader epochs
+- v5: KIP-207, OFFSET_NOT_AVAILABLE; LEADER_NOT_AVAILABLE before
+- v6: flexible encoding (KIP-482)
+- v7: KIP-734, -3: the record with the largest timestamp
+- v8: KIP-405, -4: the earliest on this broker's disk
+- v9: KIP-1005, -5: the latest in tiered storage
+- v10: KIP-1075, a time-out for tiered storage, not looked at
+- v11: KIP-1023, -6: the earliest that is not yet tiered
+
 Special timestamps: -1 latest, -2 earliest, and those of the versions below. There is no tiered storage: -4 is -2, and
 -5 and -6 find nothing. What lies at or above the high watermark (with read_committed: the last stable offset) is not
 found. Consumers are not told the end of a log before its new leader knows how far it is committed: an offset below one
 that they have seen would look like lost records (KIP-207). Brokers (a replica id) are told the end of the log itself.
-
-- v2: the isolation level. v4: leader epochs (KIP-320).
-- v5: KIP-207, OFFSET_NOT_AVAILABLE; LEADER_NOT_AVAILABLE before.
-- v7: -3, the record with the largest timestamp (KIP-734).
-- v8: -4, the earliest on this broker's disk (KIP-405).
-- v9: -5, the latest in tiered storage (KIP-1005).
-- v11: -6, the earliest that is not yet tiered (KIP-1023).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""ListPartitionReassignments (46): what moves now (KIP-455); `controller.reassignments` knows."""
+"""ListPartitionReassignments (46): what moves now; `controller.reassignments` knows.
+
+- v0: KIP-455
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
 """ListTransactions (66): the transactional ids that this broker coordinates, by state, producer, age and name.
 
-Filters of all kinds must fit (KIP-664). A state that nobody knows is named in the answer, and fits nothing.
+- v0: KIP-664
+- v1: KIP-994, by age
+- v2: KIP-1152, by name
 
-- v1: KIP-994, by age. v2: KIP-1152, by name.
+Filters of all kinds must fit (KIP-664). A state that nobody knows is named in the answer, and fits nothing.
 """
 
 from __future__ import annotations

@@ -1,15 +1,23 @@
 """Metadata (3): the brokers, and where the partitions of topics are led.
 
+- v0: an empty list asks for all topics
+- v1: the answer has racks and the controller
+- v2: KIP-78, the cluster's id
+- v3: the throttle time
+- v4: KIP-204, the client says whether topics may be created
+- v5: KIP-112, replicas that are offline
+- v6: a leader that is alive but lacks the client's listener is LISTENER_NOT_FOUND, LEADER_NOT_AVAILABLE before
+- v7: KIP-320, leader epochs
+- v8: KIP-430, the operations that the client may do
+- v9: flexible encoding (KIP-482)
+- v10: KIP-516, ids of topics in the answer; in the request they are not served
+- v11: KIP-700, the operations on the cluster are asked for with DescribeCluster
+- v12: KIP-516, topics by id
+- v13: KIP-1102, the answer has an error of its own
+
 A client asks for topics by name or id, or for all of them (no list). A topic that is not there is created where the
 client and `auto.create.topics.enable` allow it, and is in the same answer: Kafka's AutoTopicCreationManager creates it
 behind an UNKNOWN_TOPIC_OR_PARTITION, so clients are ready for either.
-
-- v0: an empty list asks for all topics. v1: the answer has racks and the controller.
-- v4: the client says whether topics may be created.
-- v6: a leader that is alive but lacks the client's listener is LISTENER_NOT_FOUND, LEADER_NOT_AVAILABLE before.
-- v7: KIP-320, leader epochs. v8: KIP-430, the operations that the client may do (since v11 not those on the cluster).
-- v12: KIP-516, topics by id; v10 and v11 have the field, but do not serve it.
-- v13: KIP-1102, the answer has an error of its own.
 """
 
 from __future__ import annotations

@@ -1,11 +1,16 @@
 """OffsetCommit (8): keep the offsets up to which a group has read.
 
-Partitions that are not there get an error of their own; for the others the group says whether the client may commit.
+- v2: a client may say how long the offsets are to be kept
+- v3: the throttle time
+- v4: the client waits where it is throttled (KIP-219)
+- v5: KIP-211, the broker says how long offsets are kept
+- v6: KIP-320, leader epochs
+- v7: KIP-345, static members
+- v8: flexible encoding (KIP-482)
+- v9: KIP-848, members of consumer groups; a group that is not there has an error of its own
+- v10: KIP-848, topics by id
 
-- v2 to v4: a client may say how long the offsets are to be kept.
-- v6: KIP-320, leader epochs. v7: KIP-345, static members.
-- v9: KIP-848, members of consumer groups; a group that is not there has an error of its own.
-- v10: KIP-848, topics by id.
+Partitions that are not there get an error of their own; for the others the group says whether the client may commit.
 """
 
 from __future__ import annotations

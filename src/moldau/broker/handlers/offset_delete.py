@@ -1,4 +1,7 @@
-"""OffsetDelete (47): forget offsets that a group has committed, of topics that it does not read any more (KIP-496)."""
+"""OffsetDelete (47): forget offsets that a group has committed, of topics that it does not read any more.
+
+- v0: KIP-496
+"""
 
 from __future__ import annotations
 

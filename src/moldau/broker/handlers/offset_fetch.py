@@ -1,14 +1,18 @@
 """OffsetFetch (9): the offsets that groups have committed.
 
+- v1: the first from `__consumer_offsets`
+- v2: KIP-88, all partitions of a group; the answer has an error of its own
+- v3: the throttle time
+- v4: the client waits where it is throttled (KIP-219)
+- v5: KIP-320, leader epochs
+- v6: flexible encoding (KIP-482)
+- v7: KIP-447, a client may wait for open transactions to end
+- v8: KIP-709, several groups
+- v9: KIP-848, a member of a consumer group says who it is, and sees nothing when it is not any more
+- v10: KIP-848, topics by id: an offset of a topic that was deleted and made anew is not shown
+
 Some partitions, or all that have an offset (no list). A partition without one, and a group that nobody ever heard of,
 give -1 without an error.
-
-- v2: KIP-88, all partitions of a group; the answer has an error of its own.
-- v5: KIP-320, leader epochs.
-- v7: KIP-447, a client may wait for open transactions to end.
-- v8: KIP-709, several groups.
-- v9: KIP-848, a member of a consumer group says who it is, and sees nothing when it is not any more.
-- v10: KIP-848, topics by id: an offset of a topic that was deleted and made anew is not shown.
 """
 
 from __future__ import annotations

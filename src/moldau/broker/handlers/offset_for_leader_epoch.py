@@ -1,5 +1,9 @@
 """OffsetForLeaderEpoch (23): where an epoch ended (KIP-101, KIP-279, KIP-320).
 
+- v2: KIP-320, the leader epoch that the client knows
+- v3: KIP-320, the replica that asks
+- v4: flexible encoding (KIP-482)
+
 Consumers and followers find with it whether what they hold has been truncated away.
 """
 

@@ -1,5 +1,17 @@
 """Produce (0): append record batches to partitions. L5, L7, P1-P4.
 
+- v3: KIP-98, batches of format v2 and transactions
+- v4: KAFKA_STORAGE_ERROR (KIP-112)
+- v5: where the log starts, in the answer
+- v6: the client waits where it is throttled (KIP-219)
+- v7: KIP-110, zstd
+- v8: KIP-467, which records are at fault, and a text
+- v9: flexible encoding (KIP-482)
+- v10: KIP-951, the current leader with errors
+- v11: TRANSACTION_ABORTABLE (KIP-890)
+- v12: KIP-890, the broker adds partitions to transactions
+- v13: KIP-516, topics by id
+
 The life of a produce: the request is parsed where it was received; each batch is checked, gets its offset written in
 place and is appended to the page cache through the partition's one door (`replication.partition`); the answer leaves at
 once, or when the batch is as safe as acks and the topic's flush policy ask for: on the disk, on the in-sync replicas.

@@ -1,8 +1,13 @@
 """SyncGroup (14): the leader hands in the assignment of a generation, and every member gets its own part.
 
-Answers wait for the leader's, and for its record to be committed.
+- v0: the first
+- v1: the throttle time
+- v2: the client waits where it is throttled (KIP-219)
+- v3: KIP-345, static members
+- v4: flexible encoding (KIP-482)
+- v5: KIP-559, a member says which protocol it believes was chosen
 
-- v3: KIP-345, static members. v5: KIP-559, a member says which protocol it believes was chosen.
+Answers wait for the leader's, and for its record to be committed.
 """
 
 from __future__ import annotations

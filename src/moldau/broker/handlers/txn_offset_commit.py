@@ -1,11 +1,14 @@
 """TxnOffsetCommit (28): offsets of a group as part of a transaction, which count when it is committed.
 
-The group's partition of `__consumer_offsets` must be part of the transaction.
+- v0: KIP-98
+- v1: the client waits where it is throttled (KIP-219)
+- v2: KIP-320, leader epochs; COORDINATOR_LOAD_IN_PROGRESS, which is COORDINATOR_NOT_AVAILABLE before
+- v3: KIP-447, the group says whether the client may commit: a member that lost its partitions may not; flexible
+  encoding
+- v4: TRANSACTION_ABORTABLE, which is INVALID_TXN_STATE before (KIP-890)
+- v5: KIP-890, this broker adds the partition to the transaction
 
-- v2: KIP-320, leader epochs; COORDINATOR_LOAD_IN_PROGRESS, which is COORDINATOR_NOT_AVAILABLE before.
-- v3: KIP-447, the group says whether the client may commit: a member that lost its partitions may not.
-- v4: KIP-890, TRANSACTION_ABORTABLE, which is INVALID_TXN_STATE before.
-- v5: KIP-890, this broker adds the partition to the transaction.
+The group's partition of `__consumer_offsets` must be part of the transaction.
 """
 
 from __future__ import annotations

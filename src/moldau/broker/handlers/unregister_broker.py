@@ -1,4 +1,7 @@
-"""UnregisterBroker (64): a broker is gone for good, and its place is free (KIP-631)."""
+"""UnregisterBroker (64): a broker is gone for good, and its place is free.
+
+- v0: KIP-631
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
 """WriteTxnMarkers (27): end transactions in the partitions that this broker leads, at the word of a coordinator.
 
+- v1: flexible encoding (KIP-482)
+- v2: KIP-1228, the request says which transaction version a marker is of; the marker's epoch is checked more strictly
+
 A partition that is named several times for the same end of a transaction gets one marker: in Kafka, too, what is to
 be appended is a map by partition (KafkaApis.handleWriteTxnMarkersRequest), and the outcomes are one.
 
 Also how a person ends a transaction that hangs: with coordinator epoch -1 (KIP-664).
-
-- v2: KIP-1228, the request says which transaction version a marker is of; the marker's epoch is checked more strictly.
 """
 
 from __future__ import annotations

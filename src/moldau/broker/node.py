@@ -319,7 +319,7 @@ class Broker:
                 on_all_failed=self._on_all_folders_failed,
                 on_made=self.replicas.on_log_made,
             ),
-            lambda: _log_settings(self.config),
+            lambda: LogSettings.of(self.config),
         )
         await self.log_manager.open()
         await known_folders.save(self.log_manager.folders)
@@ -577,17 +577,6 @@ def _is_broker_config(record: Record) -> bool:
 def _quota_window(config: BrokerConfig) -> QuotaWindow:
     return QuotaWindow(
         config["replication.quota.window.num"], config["replication.quota.window.size.seconds"]
-    )
-
-
-def _log_settings(config: BrokerConfig) -> LogSettings:
-    return LogSettings(
-        recovery_threads=config["num.recovery.threads.per.data.dir"],
-        checkpoint_interval_s=config["log.flush.offset.checkpoint.interval.ms"] / 1000,
-        retention_interval_s=config["log.retention.check.interval.ms"] / 1000,
-        producer_expiration_ms=config["producer.id.expiration.ms"],
-        move_bytes_per_s=config["replica.alter.log.dirs.io.max.bytes.per.second"],
-        moves_at_once=config["num.replica.alter.log.dirs.threads"],
     )
 
 

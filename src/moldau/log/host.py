@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from moldau.config.broker import BrokerConfig
     from moldau.config.topic import TopicConfig
     from moldau.log.log import Log
 
@@ -57,3 +58,14 @@ class LogSettings:
     move_bytes_per_s: int | None = None
     moves_at_once: int | None = None
     """As many as there are folders, where it is not set."""
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> LogSettings:
+        return cls(
+            recovery_threads=config["num.recovery.threads.per.data.dir"],
+            checkpoint_interval_s=config["log.flush.offset.checkpoint.interval.ms"] / 1000,
+            retention_interval_s=config["log.retention.check.interval.ms"] / 1000,
+            producer_expiration_ms=config["producer.id.expiration.ms"],
+            move_bytes_per_s=config["replica.alter.log.dirs.io.max.bytes.per.second"],
+            moves_at_once=config["num.replica.alter.log.dirs.threads"],
+        )

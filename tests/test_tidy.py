@@ -1,4 +1,4 @@
-"""STYLE's bans as a test: the world comes in through ports, and parts keep their size."""
+"""Style as a test: the world comes in through ports, and parts keep their size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What replication factor, min.insync.replicas and acks buy when brokers are lost (SPEC R5).
+"""What replication factor, min.insync.replicas and acks buy when brokers are lost (R5).
 
 A test for each row of the table in docs/cluster.md, on three brokers that they share; five brokers are in
 `test_cluster_rounds`. Each begins and ends with a cluster that is well.

@@ -1,4 +1,4 @@
-"""What the members of a group may rely on of its offsets (DESIGN's promises 5 and 6), and how they are read.
+"""What the members of a group may rely on of its offsets (promises 5 and 6), and how they are read.
 
 - A committed offset is never lost, and never goes back, once its commit was acknowledged: who reads it later finds it,
   or one that was committed after it.

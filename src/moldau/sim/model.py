@@ -4,7 +4,7 @@ Clients tell the model what they sent, what was acknowledged and what they read;
 log ended when the broker came up. The model compares as it goes, and once more with everything that can be read at
 the end (`checkers`). It knows nothing of how the broker works.
 
-What holds for a partition (DESIGN's promises 2 and 3, for one broker):
+What holds for a partition (promises 2 and 3 of docs/requirements.md, for one broker):
 - Offsets are dense. An offset that was acknowledged or read has that record for ever.
 - What was acknowledged or visible once is visible to whoever asks later: the high watermark never moves back, nor does
   the last stable offset.

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 class Plant(NamedTuple):
     promise: int
-    """The one that it breaks, by DESIGN's numbers."""
+    """The one that it breaks, by its number in docs/requirements.md."""
     what: str
     bug: Callable[[], AbstractContextManager[None]]
 

@@ -1,7 +1,7 @@
 """How much power may be cut: a promise, counted exactly.
 
 What was acknowledged with acks=all is on `min.insync.replicas` brokers at least, perhaps in their page caches only
-(DESIGN's promise 1: it lives while one in-sync replica lives). So of the brokers that had it one fewer may lose their
+(promise 1: it lives while one in-sync replica lives). So of the brokers that had it one fewer may lose their
 power at one time. Who has lost it counts until it has all again that was promised: until it is in the in-sync set of
 every partition of which it has a replica, by the store's word, and its log has what any leader ever committed.
 

@@ -1,4 +1,4 @@
-"""What the members of a consumer group (KIP-848) may rely on (DESIGN's promises 5 and 6), whatever happens meanwhile:
+"""What the members of a consumer group (KIP-848) may rely on (promises 5 and 6), whatever happens meanwhile:
 
 - No two members are given one partition in one epoch.
 - Nobody is given a partition that another one still has, unless the coordinator may take that one for gone: it was not

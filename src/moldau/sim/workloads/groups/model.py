@@ -1,4 +1,4 @@
-"""What the members of a group of the classic protocol may rely on (DESIGN's promise 5), whatever happens to the broker:
+"""What the members of a group of the classic protocol may rely on (promise 5), whatever happens to the broker:
 no two members are given one partition in one generation. What holds for its offsets is in `sim.commits`.
 """
 

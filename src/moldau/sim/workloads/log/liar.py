@@ -1,7 +1,7 @@
 """A client that lies: malformed frames, lying lengths, unknown versions, damaged batches.
 
 It never sends a batch that a broker may take, so none of its records may ever be read (`model.Ledger.check_genuine`),
-and what it does may not be felt by anybody else (DESIGN's promise 7).
+and what it does may not be felt by anybody else (promise 7).
 """
 
 from __future__ import annotations

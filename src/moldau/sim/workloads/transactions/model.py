@@ -1,4 +1,4 @@
-"""What clients of transactions may rely on (DESIGN's promises 4 and 6), whatever happens to them and to the broker:
+"""What clients of transactions may rely on (promises 4 and 6), whatever happens to them and to the broker:
 
 - A reader of committed records never gets one of a transaction that was aborted, or that nobody has asked to commit.
 - Of a transaction that was committed all is there, in every partition and the group's offsets; of one whose answer was

@@ -133,6 +133,7 @@ class Produce:
         "_correlation_id",
         "_frame",
         "_guards",
+        "_is_plain",
         "_looked",
         "_now_ms",
         "_producer",
@@ -172,6 +173,7 @@ class Produce:
         self._looked: dict[tuple[str | bytes, int], Looked] = {}  # of batches that were looked at aside
         self._guards: dict[TopicPartition, Verification] = {}  # for the first batches of a transaction
         self._unverified: dict[TopicPartition, ErrorCode] = {}
+        self._is_plain = False  # nothing but a partition or its batch can be in the way
         self.refusal: Refused | None = None  # of the request as a whole
         self.is_refused = False
         self._waiting: list[
@@ -388,6 +390,7 @@ class Produce:
     # ---- appending --------------------------------------------------------------------------------------------
 
     def _appending(self, topics: list[TopicRecords]) -> Slices[Answers]:
+        self._is_plain = ACKS_ALL <= self._acks <= ACKS_LEADER and not self._unverified
         if self.refusal is None:
             answers: Answers = []
             for topic, wanteds in topics:
@@ -407,9 +410,10 @@ class Produce:
         """Append one partition's batch; its answer, once it is as safe as acks ask for."""
         try:
             partition: Partition = self._broker.partition(topic, index)
-            error = self._why_not(partition, start, stop)
-            if error:
-                return self._refuse(index, error, None)
+            if not (partition.is_open and self._is_plain):
+                error = self._why_not(partition, start, stop)
+                if error:
+                    return self._refuse(index, error, None)
             appended = self._append_to(partition, topic, start, stop)
         except (KafkaError, Refused) as refusal:
             return self._refuse(index, refusal.code, refusal.message)
@@ -432,8 +436,6 @@ class Produce:
         if not ACKS_ALL <= self._acks <= ACKS_LEADER:
             refuse_framing(self._frame, start, stop)
             return ErrorCode.invalid_required_acks
-        if partition.is_open:
-            return ErrorCode.none
         if partition.is_internal:
             return ErrorCode.invalid_topic_exception
         if partition.refusal:

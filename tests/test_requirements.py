@@ -11,7 +11,7 @@ from moldau.sim.workloads import WORKLOADS
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "requirements.md"
-ROW = re.compile(r"^\| ([LPCRGSO]\d|\d) \|", re.MULTILINE)
+ROW = re.compile(r"^- \*\*(?:promise )?([LPCRGSO]?\d)\*\* ", re.MULTILINE)
 KNOWN = ROW.findall(PAGE.read_text())
 FILES = [
     path

@@ -9,7 +9,9 @@
 - `moldau_cluster_of`: starts a cluster of so many brokers for one test, to be killed and cut at will:
   `cluster = moldau_cluster_of(3, topics={"orders": 1})`.
 
-pytest imports this module in every run, so it imports nothing of Moldau before a fixture is used.
+pytest imports this module in every run, so it imports nothing of Moldau before a fixture is used. It takes all packages
+of whoever brings a plugin for tests, and would parse and rewrite hundreds of modules when the cluster is first imported,
+past the bytecode that is installed with them: `AsTheyAre` keeps it from that.
 """
 
 from __future__ import annotations
@@ -17,16 +19,39 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from moldau.testing.cluster import Cluster
 
 NAME_MAX = 200  # Kafka allows 249 characters; the number at the end needs some
+PACKAGES = ("moldau.", "pyspark_moldau")
 _numbers = itertools.count(1)
+
+
+class AsTheyAre(MetaPathFinder):
+    """Finds our modules as Python does, before pytest's import hook is asked."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return PathFinder.find_spec(name, path, target) if name.startswith(PACKAGES) else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """The first hook that is called, before a conftest.py can import the cluster."""
+    finder = AsTheyAre()
+    sys.meta_path.insert(0, finder)
+    early_config.add_cleanup(lambda: sys.meta_path.remove(finder))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -136,6 +136,44 @@ def test_a_run_that_uses_no_fixture_imports_nothing_of_the_broker(pytester: pyte
     pytester.runpytest_subprocess("-q").assert_outcomes(passed=1)
 
 
+@pytest.mark.parametrize("where", ["conftest", "fixture"])
+def test_no_module_of_ours_is_rewritten_but_the_plugin(pytester: pytest.Pytester, where: str) -> None:
+    """pytest marks what a wheel with a plugin contains; marked here, as older ones leave out an editable install."""
+    first = "from moldau.testing.cluster import Cluster" if where == "conftest" else ""
+    pytester.makeconftest(f"import pytest\npytest.register_assert_rewrite('moldau')\n{first}")
+    pytester.makepyfile(
+        """
+        import sys
+
+        def test_it(moldau_cluster):
+            ours = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "moldau"}
+            assert {"moldau.broker.node", "moldau.testing.cluster"} <= ours.keys()
+            hooks = {name: type(module.__loader__).__name__ for name, module in ours.items()}
+            rewritten = {name for name, hook in hooks.items() if hook == "AssertionRewritingHook"}
+            assert rewritten <= {"moldau", "moldau.testing", "moldau.testing.plugin"} 
+        """
+    )
+    pytester.runpytest_subprocess("-q").assert_outcomes(passed=1)
+
+
+def test_pytest_finds_its_way_of_importing_as_it_was_when_it_ends(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        script="""
+        import sys
+        import pytest
+
+        before = list(sys.meta_path)
+        assert pytest.main(["-q", "test_it.py"]) == 0
+        assert sys.meta_path == before
+        """,
+        test_it="""
+        def test_it():
+            pass
+        """,
+    )
+    assert pytester.runpython(pytester.path / "script.py").ret == 0
+
+
 def test_the_fixtures_are_listed_with_what_they_are(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess("--fixtures", "-q")
     text = result.stdout.str()

@@ -148,6 +148,47 @@ def test_a_signal_stops_it_cleanly_and_temporary_data_is_gone(
     assert list(tmp_path.glob("moldau-*")) == []
 
 
+SYNCS_NOTED = """
+import os, sqlite3
+
+def note(what):
+    with open(os.environ["NOTED"], "a") as file:
+        file.write(what + "\\n")
+
+fsync, connect = os.fsync, sqlite3.connect
+
+def noted_fsync(descriptor):
+    note(f"fsync {os.readlink(f'/proc/self/fd/{descriptor}')}")
+    fsync(descriptor)
+
+def noted_connect(*arguments, **options):
+    connection = connect(*arguments, **options)
+    connection.set_trace_callback(lambda text: note(text) if text == "PRAGMA synchronous=FULL" else None)
+    return connection
+
+os.fsync, sqlite3.connect = noted_fsync, noted_connect
+"""
+"""A sitecustomize.py: Python runs it at the start of each process."""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_data_that_is_thrown_away_is_not_synced(start: Start, tmp_path: Path, brokers: int) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "sitecustomize.py").write_text(SYNCS_NOTED)
+    path = os.pathsep.join([str(tmp_path / "code"), os.environ.get("PYTHONPATH", "")])
+    noted = {data: tmp_path / f"noted-{number}" for number, data in enumerate((":temp:", "kept"))}
+    for data, file in noted.items():
+        process = start(
+            "up", "--port", "0", "--brokers", str(brokers), "--data", data, "--set", "num.partitions=9",
+            PYTHONPATH=path, NOTED=str(file),
+        )  # fmt: skip
+        produce(process.first_line.strip().partition("=")[2], "orders", b"1")
+        assert process.end() == 0
+    assert not noted[":temp:"].exists(), noted[":temp:"].read_text()
+    assert "PRAGMA" in noted["kept"].read_text() and "orders" in noted["kept"].read_text()
+
+
 def test_settings_come_from_options_over_variables(start: Start) -> None:
     process = start(
         "up", "--port", "0", "--data", ":temp:", "--set", "num.partitions=3",

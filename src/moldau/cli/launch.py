@@ -48,6 +48,8 @@ class Launch:
     min_isr: Wanted | None = None
     """What the cluster is to have before this broker is ready."""
     is_from_file: bool = False
+    thrown_away: str = ""
+    """The folder of all data, where that is removed at the end: nothing in it is synced or closed."""
 
     @property
     def pid_file(self) -> str:
@@ -144,7 +146,7 @@ def run_broker(launch: Launch) -> None:
         await serve(runtime, launch, stopping, lambda servers: announce(servers, launch.as_json))
 
     prepare_process(launch)
-    run(main)
+    run(main, syncs=not launch.thrown_away)
 
 
 def prepare_process(launch: Launch) -> None:
@@ -190,7 +192,10 @@ async def serve(
             # Not closed cleanly, on purpose: what is on the disk is checked at the next start.
             raise stopped_itself(broker.failure)
         log.info("stopping")
-        await broker.stop()
+        if launch.thrown_away:
+            broker.crash()
+        else:
+            await broker.stop()
     finally:
         await store.close()
         remove_pid(launch.pid_file)
@@ -210,7 +215,9 @@ async def opened_store(runtime: Runtime, launch: Launch) -> Store:
     try:
         if kind == "sqlite":
             os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-        return await open_store(launch.store, runtime, launch.config["broker.session.timeout.ms"] / 1000)
+        is_kept = not launch.thrown_away or not path.startswith(launch.thrown_away + os.sep)
+        timeout_s = launch.config["broker.session.timeout.ms"] / 1000
+        return await open_store(launch.store, runtime, timeout_s, syncs=is_kept)
     except OSError as error:
         hint = "Name another file with --store sqlite:PATH."
         if kind != "sqlite":

@@ -42,11 +42,17 @@ class Order(NamedTuple):
     log_format: str
     supervisor: int
     """Its process id."""
+    thrown_away: str = ""
 
     def launch(self) -> Launch:
         config = BrokerConfig.parse(self.settings)
         return Launch(
-            config, self.store, log_level=self.log_level, log_format=self.log_format, name=self.name
+            config,
+            self.store,
+            log_level=self.log_level,
+            log_format=self.log_format,
+            name=self.name,
+            thrown_away=self.thrown_away,
         )
 
 
@@ -62,7 +68,7 @@ def main() -> None:
     try:
         launch = order.launch()
         prepare_process(launch)
-        run(lambda runtime: work(runtime, launch))
+        run(lambda runtime: work(runtime, launch), syncs=not launch.thrown_away)
     except Exception as error:
         said = error if isinstance(error, CliError) else unexpected(error)
         if said is not error:

@@ -3,7 +3,7 @@
 Ready means that all are, and know each other. A broker that cannot start when the cluster does (a port in use, a folder
 that is not its own) ends everything with its sentence; later it is tried again and again, with pauses. The first signal
 stops the brokers one after the other, so that what they lead moves to those that are left and nothing needs to be
-recovered; the second ends them at once. No broker outlives its supervisor (`supervised` is their side).
+recovered, or all together where the data are thrown away; the second ends them at once. No broker outlives its supervisor (`supervised` is their side).
 """
 
 from __future__ import annotations
@@ -162,6 +162,7 @@ class Supervisor:
         self._min_isr = min_isr
         self._keepers = [Keeper(order, restarts=restarts) for order in orders]
         self._tasks = [asyncio.ensure_future(keeper.keep()) for keeper in self._keepers]
+        self._is_thrown_away = any(order.thrown_away for order in orders)
         self._stopping = asyncio.Event()
         self._signals = 0
 
@@ -181,7 +182,7 @@ class Supervisor:
                 on_ready(",".join(keeper.bootstrap_servers for keeper in self._keepers))
                 if await self._unless_stopped(self._all_ended()):
                     raise CliError("All brokers have ended.", "The log above says why.")
-            await self._stop_in_turn()
+            await self._stop_all()
         finally:
             self._kill()
             await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -214,7 +215,10 @@ class Supervisor:
     async def _all_ended(self) -> None:
         await asyncio.gather(*(asyncio.shield(task) for task in self._tasks))
 
-    async def _stop_in_turn(self) -> None:
+    async def _stop_all(self) -> None:
+        if self._is_thrown_away:
+            for keeper in self._keepers:
+                keeper.ask_to_stop()
         for keeper, task in reversed(list(zip(self._keepers, self._tasks, strict=True))):
             keeper.ask_to_stop()
             if not keeper.has_process:

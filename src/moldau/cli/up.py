@@ -123,22 +123,23 @@ def command(
         folder = os.path.abspath(given)
         refuse_foreign_cluster(folder, "--data")
         number = number_of_brokers(folder, brokers)
-        look = Look(as_json, log_level, log_format)
+        how = How(as_json, log_level, log_format, thrown_away=folder if data == TEMPORARY else "")
         if number == 1:
-            run_one(folder, store, options, look)
+            run_one(folder, store, options, how)
             return Exit.OK
-        return run_several(folder, number, store, options, look, restarts=not no_restart)
+        return run_several(folder, number, store, options, how, restarts=not no_restart)
 
 
-class Look(NamedTuple):
-    """How it speaks."""
+class How(NamedTuple):
+    """How it speaks, and which folder is removed at the end: fields of a `Launch`."""
 
     as_json: bool
     log_level: str
     log_format: str
+    thrown_away: str
 
 
-def run_one(folder: str, store: str | None, options: dict[str, str], look: Look) -> None:
+def run_one(folder: str, store: str | None, options: dict[str, str], how: How) -> None:
     """One broker, in this process."""
     broker_id = only_broker(folder, default=BROKER_ID)
     defaults = settings_for(1) | {"node.id": str(broker_id), "log.dirs": broker_folder(folder, broker_id)}
@@ -147,11 +148,11 @@ def run_one(folder: str, store: str | None, options: dict[str, str], look: Look)
     prepare_folder(broker_folder(folder, broker_id), "--data")
     url = store_url(store or config["moldau.store"], os.path.join(folder, STORE_FILE))
     wanted = wanted_of(options, before=1, brokers=1)
-    run_broker(Launch(config, url, *look, min_isr=wanted))
+    run_broker(Launch(config, url, **how._asdict(), min_isr=wanted))
 
 
 def run_several(
-    folder: str, number: int, store: str | None, options: dict[str, str], look: Look, *, restarts: bool
+    folder: str, number: int, store: str | None, options: dict[str, str], how: How, *, restarts: bool
 ) -> int:
     """A process for each broker, and this one to look after them."""
     from moldau.cli.supervised import Order
@@ -160,7 +161,7 @@ def run_several(
 
     base = read_config(settings_for(number) | {"node.id": "1", "log.dirs": folder}, None, options)
     url = store_url(store or base["moldau.store"], os.path.join(folder, STORE_FILE))
-    log_format = "json" if look.as_json else look.log_format
+    log_format = "json" if how.as_json else how.log_format
     ports = FreePorts()
     try:
         configs = configs_of(base, folder, number, ports.take)
@@ -170,7 +171,7 @@ def run_several(
         prepare_folder(folder, "--data")
         for config in configs:
             prepare_folder(config.log_dir, "--data")
-        set_up_logging(look.log_level, log_format)
+        set_up_logging(how.log_level, log_format)
         if new:
             log.info(
                 "%s new here: what is there stays where it is until `moldau cluster reassign` moves it",
@@ -178,11 +179,17 @@ def run_several(
             )
         orders = [
             Order(
-                f"broker-{config.node_id}", dict(config.static), url, look.log_level, log_format, os.getpid()
+                f"broker-{config.node_id}",
+                dict(config.static),
+                url,
+                how.log_level,
+                log_format,
+                os.getpid(),
+                how.thrown_away,
             )
             for config in configs
         ]
-        return supervise(orders, restarts=restarts, as_json=look.as_json, data=folder, min_isr=wanted)
+        return supervise(orders, restarts=restarts, as_json=how.as_json, data=folder, min_isr=wanted)
     finally:
         ports.close()
 

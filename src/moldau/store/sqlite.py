@@ -88,14 +88,14 @@ class SqliteStore(Engine):
 
     @classmethod
     async def open(
-        cls, tasks: Tasks, path: str, *, session_timeout_s: float = SESSION_TIMEOUT_S
+        cls, tasks: Tasks, path: str, *, session_timeout_s: float = SESSION_TIMEOUT_S, syncs: bool = True
     ) -> SqliteStore:
-        """OSError where the file cannot be opened or is not a store."""
+        """OSError where the file cannot be opened or is not a store. `syncs`: not where it is thrown away."""
         thread = OwnThread("moldau-store")
         try:
             for attempt in range(OPEN_ATTEMPTS):
                 try:
-                    file = await thread.run(SqliteFile, path, boot_s)
+                    file = await thread.run(lambda: SqliteFile(path, boot_s, syncs=syncs))
                     break
                 except sqlite3.OperationalError as error:
                     if "locked" not in str(error) or attempt == OPEN_ATTEMPTS - 1:

@@ -64,16 +64,17 @@ class SessionRow(NamedTuple):
 
 
 class SqliteFile:
-    def __init__(self, path: str, boot_s: Callable[[], float]) -> None:
-        """sqlite3.Error where it cannot be opened or is not a store."""
+    def __init__(self, path: str, boot_s: Callable[[], float], *, syncs: bool = True) -> None:
+        """sqlite3.Error where it cannot be opened or is not a store. `syncs`: not where it is thrown away."""
         self._boot_s = boot_s
+        self._durably = f"PRAGMA synchronous={'FULL' if syncs else 'OFF'}"
         # isolation_level=None: transactions begin and end where the code says so.
         self._connection = sqlite3.connect(
             path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
         try:
             self._execute("PRAGMA journal_mode=WAL")
-            self._execute("PRAGMA synchronous=FULL")
+            self._execute(self._durably)
             if self._execute("PRAGMA user_version").fetchone()[0] != FORMAT:
                 self._in_transaction(self._upgrade)
         except BaseException:
@@ -136,7 +137,7 @@ class SqliteFile:
         try:
             return self._in_transaction(change)
         finally:
-            self._execute("PRAGMA synchronous=FULL")
+            self._execute(self._durably)
 
     def sessions(self) -> list[SessionRow]:
         rows = self._execute("SELECT id, lease_s, timeout_s, has_lifeline FROM sessions ORDER BY id")

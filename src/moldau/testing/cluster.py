@@ -107,7 +107,9 @@ class Cluster(Failures):
 
         assert self._folder is not None
         path = os.path.join(self._folder, STORE_FILE)
-        return await SqliteStore.open(runtime.tasks, path, session_timeout_s=SESSION_TIMEOUT_S)
+        return await SqliteStore.open(
+            runtime.tasks, path, session_timeout_s=SESSION_TIMEOUT_S, syncs=False
+        )
 
     # Life
 
@@ -152,8 +154,8 @@ class Cluster(Failures):
             self._wait_until(self._is_acquainted, "the brokers to know each other")
 
     def stop(self, broker: int | None = None, *, keep_data: bool = False) -> None:
-        """End cleanly. Without `keep_data` the data folder is removed; a second stop does nothing. With an id: stop
-        one broker, whose data stay; others lead what it has led when this returns.
+        """End, cleanly with `keep_data`; without it the data folder is removed, and nothing in it closed before. A second
+        stop does nothing. With an id: stop one broker, whose data stay; others lead what it has led when this returns.
         """
         if self.is_foreign:
             return
@@ -163,7 +165,7 @@ class Cluster(Failures):
                 return
             _running.discard(self)
             try:
-                self._stop_members(cleanly=keep_data or len(self._members) == 1)
+                self._stop_members(cleanly=keep_data)
             finally:
                 self._links.heal()
                 if not keep_data:

@@ -1,4 +1,6 @@
-"""An event loop on a thread of its own, with the real ports: where a broker lives beside the code that tests it."""
+"""An event loop on a thread of its own, with the real ports: where a broker lives beside the code that tests it. Its
+data are thrown away, so that a sync does not wait for the disk.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from typing import Any, TypeVar
 
 from moldau.runtime.ports import Runtime
 from moldau.runtime.real import close_runtime, new_event_loop, real_runtime
+from moldau.runtime.real.features import Features
 from moldau.runtime.real.tasks import RealTasks
 
 T = TypeVar("T")
@@ -31,7 +34,7 @@ class LoopThread:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._runtime.set_result(real_runtime(self._loop))
+        self._runtime.set_result(real_runtime(self._loop, features=Features.detect(syncs=False)))
         self._loop.run_forever()
         close_runtime(self.runtime)
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())

@@ -57,6 +57,24 @@ def test_an_existing_file_is_opened_at_first_use(disk: RealDisk, tmp_path: Path)
     assert disk.pool.open_count == 1
 
 
+@pytest.mark.parametrize("syncs", [True, False])
+def test_what_is_thrown_away_is_not_synced(
+    syncs: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(files, "sync_descriptor", synced.append)
+    monkeypatch.setattr(os, "fsync", synced.append)
+    disk = RealDisk(Features.detect(syncs=syncs))
+    file = disk.open(str(tmp_path / "file"), create=True)
+    file.pwrite(b"content", 0)
+    file.sync()
+    disk.write_atomic(str(tmp_path / "small"), b"content")
+    disk.sync_folder(str(tmp_path))
+    disk.close()
+    assert bool(synced) is syncs
+    assert (tmp_path / "file").read_bytes() == (tmp_path / "small").read_bytes() == b"content"
+
+
 def test_a_file_in_use_gets_a_second_chance(disk: RealDisk, tmp_path: Path) -> None:
     first, *others = open_files(disk, tmp_path, 4)
     # passes over all once, and takes the oldest that was not used

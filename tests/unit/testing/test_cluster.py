@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from moldau.config.key import ConfigError
+from moldau.log.log import Log
 from moldau.testing import Cluster
 
 
@@ -102,6 +103,38 @@ def test_a_restart_keeps_the_address_and_the_data() -> None:
         assert cluster.bootstrap_servers == address
         produce(address, "orders", b"after")
         assert consume(address, "orders", 2) == [b"before", b"after"]
+
+
+@pytest.fixture
+def waits_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One for each file or folder that is synced from now on."""
+    seen: list[int] = []
+    monkeypatch.setattr(os, "fsync", seen.append)
+    return seen
+
+
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_nothing_is_synced_or_closed_that_is_thrown_away(
+    brokers: int, waits_for_the_disk: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[str] = []
+    close = Log.close
+
+    async def noted(log: Log) -> None:
+        closed.append(log.topic_partition.topic)
+        await close(log)
+
+    monkeypatch.setattr(Log, "close", noted)
+    with Cluster(brokers=brokers, topics={"orders": 20}) as cluster:
+        cluster.create_topic("strict", config={"flush.messages": 1, "segment.bytes": 1 << 20})
+        produce(cluster.bootstrap_servers, "strict", b"1" * 700_000, b"2" * 700_000)
+        produce(cluster.bootstrap_servers, "orders", b"1")
+        cluster.restart()
+        assert closed.count("orders") == 20 * brokers, "a restart is clean"
+        closed.clear()
+        cluster.wait_for_leader("strict")
+        assert [value[:1] for value in consume(cluster.bootstrap_servers, "strict", 2) if value] == [b"1", b"2"]
+    assert (closed, waits_for_the_disk) == ([], [])
 
 
 def test_a_cluster_that_is_started_again_after_its_end_is_a_new_one() -> None:

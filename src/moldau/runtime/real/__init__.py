@@ -68,11 +68,12 @@ def close_runtime(runtime: Runtime) -> None:
         runtime.disk.close()
 
 
-def run(main: Callable[[Runtime], Coroutine[Any, Any, T]]) -> T:
-    """Run a process's main coroutine on a new loop; its result, or KeyboardInterrupt after Ctrl-C."""
+def run(main: Callable[[Runtime], Coroutine[Any, Any, T]], *, syncs: bool = True) -> T:
+    """Run a process's main coroutine on a new loop; its result, or KeyboardInterrupt after Ctrl-C. `syncs`: not where its
+    data are thrown away."""
 
     async def whole() -> T:
-        runtime = real_runtime()
+        runtime = real_runtime(features=Features.detect(syncs=syncs))
         try:
             return await main(runtime)
         finally:

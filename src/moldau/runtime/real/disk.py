@@ -1,7 +1,7 @@
 """Folders and files of the operating system.
 
 Guarantees what the port says; in particular `write_atomic` returns after both the content and the name are
-durable. `write_atomic` uses one temporary name per path, so a path has one writer at a time. Where a folder
+durable, unless the data are thrown away (`Features.syncs`). It uses one temporary name per path, so a path has one writer at a time. Where a folder
 cannot be synced (Windows), renames are as durable as the system makes them.
 """
 
@@ -13,7 +13,7 @@ import stat
 import sys
 
 from moldau.runtime.real.features import Features
-from moldau.runtime.real.files import FilePool, RealFile, SeekingFile, open_files_bound, sync_descriptor
+from moldau.runtime.real.files import FilePool, RealFile, SeekingFile, open_files_bound
 
 if sys.platform == "win32":
     import msvcrt
@@ -29,7 +29,7 @@ class RealDisk:
 
     def __init__(self, features: Features, *, open_files_max: int | None = None) -> None:
         self._features = features
-        self.pool = FilePool(open_files_max or open_files_bound())
+        self.pool = FilePool(open_files_max or open_files_bound(), syncs=features.syncs)
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         if self._features.positional:
@@ -87,7 +87,7 @@ class RealDisk:
                 view = memoryview(data)
                 while view:
                     view = view[file.write(view) :]
-                sync_descriptor(file.fileno())
+                self.pool.sync_descriptor(file.fileno())
             os.replace(temporary, path)
         except BaseException:
             if os.path.exists(temporary):
@@ -99,7 +99,8 @@ class RealDisk:
         if sys.platform != "win32":
             fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                os.fsync(fd)
+                if self._features.syncs:
+                    os.fsync(fd)
             finally:
                 os.close(fd)
 

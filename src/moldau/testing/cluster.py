@@ -52,6 +52,11 @@ def defaults(brokers: int) -> dict[str, str]:
         "listeners": f"PLAINTEXT://{HOST}:0",
         "log.retention.ms": "-1",  # tests write messages of years ago, and expect to find them
         "group.initial.rebalance.delay.ms": "0",  # nobody else will join: no test should wait for them
+        # KIP-848: members learn of a change by their next heartbeat, and it takes some of these (Kafka's 5 s each).
+        "group.consumer.heartbeat.interval.ms": "200",
+        "group.consumer.min.heartbeat.interval.ms": "50",
+        "group.consumer.assignment.interval.ms": "0",  # who joins is given partitions at once, not a second later
+        "group.consumer.min.session.timeout.ms": "6000",  # a test may set less than Kafka's 45 s, as in classic groups
         "default.replication.factor": copies,
         "min.insync.replicas": in_sync,
         "offsets.topic.replication.factor": copies,

@@ -19,7 +19,7 @@ from uuid import UUID
 from bench.measure import WorkNotDone
 from moldau.base.errors import ErrorCode
 from moldau.coordinator.group.consumer.embedded import write_assignment
-from moldau.coordinator.group.consumer.member import LEAVING
+from moldau.coordinator.group.consumer.messages import LEAVING
 from moldau.peers.connection import PeerConnection
 from moldau.peers.errors import Disconnected
 from moldau.runtime.ports import Runtime

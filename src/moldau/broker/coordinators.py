@@ -2,13 +2,16 @@
 
 The broker coordinates what it leads: it takes up a partition of an internal topic when it comes to lead it, and gives
 it up when it does not any more. An internal topic is made when a client first asks for its coordinator.
+
+What coordinates is a third of the broker's code, and not needed to start it: it is imported with the first partition
+that is led, or before that by `load_soon`.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
@@ -22,23 +25,31 @@ from moldau.coordinator.group.consumer.messages import Resolved
 from moldau.coordinator.group.consumer.resolver import Resolver
 from moldau.coordinator.group.consumer.settings import ConsumerSettings, Times, times_of
 from moldau.coordinator.group.settings import GroupSettings
-from moldau.coordinator.group.shard import GroupShard
 from moldau.coordinator.journal import PartitionJournal
 from moldau.coordinator.runtime import CoordinatorRuntime, partition_for
 from moldau.coordinator.shard import Shard
 from moldau.coordinator.transaction.ending import Ending
 from moldau.coordinator.transaction.messages import Markers, TimedOut
 from moldau.coordinator.transaction.settings import TransactionSettings
-from moldau.coordinator.transaction.shard import TransactionShard
 from moldau.metadata.records import NO_LEADER, ConfigResource, ResourceType
 from moldau.records.compression import Codec
 from moldau.replication.partition import Partition
+
+if TYPE_CHECKING:
+    from moldau.coordinator.group.shard import GroupShard
+    from moldau.coordinator.transaction.shard import TransactionShard
 
 log = logging.getLogger(__name__)
 
 TRANSACTION_WRITE_TIMEOUT_MS = 5000
 TOPIC_KNOWN_TIMEOUT_S = 1.0
 TOPIC_KNOWN_PAUSE_S = 0.005
+
+
+def load_soon() -> None:
+    """Import what the first group and the first transaction need. For a thread beside a broker that serves already."""
+    import moldau.coordinator.group.shard
+    import moldau.coordinator.transaction.shard  # noqa: F401 (for what it does)
 
 
 class Coordinators:
@@ -64,9 +75,15 @@ class Coordinators:
         consumer = ConsumerSettings.of(broker.config, self._times_of)
         random = broker.runtime.random.fork("group members")
         resolver = Resolver(broker.runtime.tasks, broker.image, self._tell_resolved)
+
+        def make(_index: int) -> GroupShard:
+            from moldau.coordinator.group.shard import GroupShard
+
+            return GroupShard(settings, lambda: str(random.uuid()), broker.image, consumer)
+
         return self._runtime(
             CONSUMER_OFFSETS,
-            lambda _index: GroupShard(settings, lambda: str(random.uuid()), broker.image, consumer),
+            make,
             broker.config["offsets.commit.timeout.ms"],
             lambda _index, effect: resolver.begin(effect),
         )
@@ -94,9 +111,14 @@ class Coordinators:
             else:
                 tasks.spawn(self._time_out(effect), name=f"time out {effect.transactional_id}")
 
+        def make(index: int) -> TransactionShard:
+            from moldau.coordinator.transaction.shard import TransactionShard
+
+            return TransactionShard(settings, broker.partition(TRANSACTION_STATE, index).leader_epoch)
+
         return self._runtime(
             TRANSACTION_STATE,
-            lambda index: TransactionShard(settings, broker.partition(TRANSACTION_STATE, index).leader_epoch),
+            make,
             TRANSACTION_WRITE_TIMEOUT_MS,
             perform,
         )

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from moldau.base.errors import KafkaError
 from moldau.broker.interface import ProducerIdBroker
 from moldau.coordinator.reply import Reply
 from moldau.coordinator.shard import Decision, Moment
 from moldau.coordinator.transaction.messages import Identity, NeedsProducerId
-from moldau.coordinator.transaction.shard import TransactionShard
 
-Decide = Callable[[TransactionShard, int | None, Reply, Moment], Decision]
+if TYPE_CHECKING:
+    from moldau.coordinator.transaction.shard import TransactionShard
+
+Decide = Callable[["TransactionShard", int | None, Reply, Moment], Decision]
 """With a new producer id, None at first."""
 
 

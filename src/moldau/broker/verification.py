@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
@@ -22,12 +23,14 @@ from moldau.broker.outbox import Load, Outbox
 from moldau.coordinator.reply import Reply
 from moldau.coordinator.runtime import CoordinatorRuntime
 from moldau.coordinator.transaction.messages import Add
-from moldau.coordinator.transaction.shard import TransactionShard
 from moldau.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
 from moldau.metadata.records import NO_LEADER
 from moldau.peers.peer import Peer
 from moldau.peers.peers import Peers
 from moldau.runtime.ports import Tasks
+
+if TYPE_CHECKING:
+    from moldau.coordinator.transaction.shard import TransactionShard
 
 ADD_PARTITIONS_TO_TXN = 24
 LANE = "verification"

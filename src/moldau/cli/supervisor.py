@@ -3,7 +3,8 @@
 Ready means that all are, and know each other. A broker that cannot start when the cluster does (a port in use, a folder
 that is not its own) ends everything with its sentence; later it is tried again and again, with pauses. The first signal
 stops the brokers one after the other, so that what they lead moves to those that are left and nothing needs to be
-recovered, or all together where the data are thrown away; the second ends them at once. No broker outlives its supervisor (`supervised` is their side).
+recovered, or all together where the data are thrown away; the second ends them at once. No broker outlives its
+supervisor (`supervised` is their side).
 """
 
 from __future__ import annotations

@@ -26,16 +26,14 @@ def check_store_url(url: str) -> None:
 async def open_store(
     url: str, runtime: Runtime, session_timeout_s: float = SESSION_TIMEOUT_S, *, syncs: bool = True
 ) -> Store:
-    """ValueError where the URL is wrong, OSError where the store cannot be opened; both say why. `syncs`: not where it is
-    a file that is thrown away."""
+    """ValueError where the URL is wrong, OSError where the store cannot be opened; both say why. `syncs`: not where it
+    is a file that is thrown away."""
     check_store_url(url)
     kind, _, rest = url.partition(":")
     if kind == "sqlite":
         from moldau.store.sqlite import SqliteStore
 
-        return await SqliteStore.open(
-            runtime.tasks, rest, session_timeout_s=session_timeout_s, syncs=syncs
-        )
+        return await SqliteStore.open(runtime.tasks, rest, session_timeout_s=session_timeout_s, syncs=syncs)
     from moldau.store.zookeeper import ZookeeperStore
     from moldau.store.zookeeper_url import parse
 

@@ -112,9 +112,7 @@ class Cluster(Failures):
 
         assert self._folder is not None
         path = os.path.join(self._folder, STORE_FILE)
-        return await SqliteStore.open(
-            runtime.tasks, path, session_timeout_s=SESSION_TIMEOUT_S, syncs=False
-        )
+        return await SqliteStore.open(runtime.tasks, path, session_timeout_s=SESSION_TIMEOUT_S, syncs=False)
 
     # Life
 
@@ -159,8 +157,9 @@ class Cluster(Failures):
             self._wait_until(self._is_acquainted, "the brokers to know each other")
 
     def stop(self, broker: int | None = None, *, keep_data: bool = False) -> None:
-        """End, cleanly with `keep_data`; without it the data folder is removed, and nothing in it closed before. A second
-        stop does nothing. With an id: stop one broker, whose data stay; others lead what it has led when this returns.
+        """End, cleanly with `keep_data`; without it the data folder is removed, and nothing in it closed before. A
+        second stop does nothing. With an id: stop one broker, whose data stay; others lead what it has led when this
+        returns.
         """
         if self.is_foreign:
             return

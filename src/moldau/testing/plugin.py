@@ -9,9 +9,9 @@
 - `moldau_cluster_of`: starts a cluster of so many brokers for one test, to be killed and cut at will:
   `cluster = moldau_cluster_of(3, topics={"orders": 1})`.
 
-pytest imports this module in every run, so it imports nothing of Moldau before a fixture is used. It takes all packages
-of whoever brings a plugin for tests, and would parse and rewrite hundreds of modules when the cluster is first imported,
-past the bytecode that is installed with them: `AsTheyAre` keeps it from that.
+pytest imports this module in every run, so it imports nothing of Moldau before a fixture is used. Of who brings a
+plugin it takes all packages for tests: it would parse and rewrite hundreds of modules when the cluster is first
+imported, past the bytecode that is installed with them. `AsTheyAre` keeps it from that.
 """
 
 from __future__ import annotations

@@ -293,7 +293,7 @@ def test_write_atomic_leaves_the_old_file_when_it_fails(
     def failing(fd: int) -> None:
         raise OSError(errno.EIO, "the disk is broken")
 
-    monkeypatch.setattr("moldau.runtime.real.disk.sync_descriptor", failing)
+    monkeypatch.setattr(disk.pool, "sync_descriptor", failing)
     with pytest.raises(OSError, match="broken"):
         disk.write_atomic(path, b"new")
     assert disk.read(path) == b"old"

@@ -88,6 +88,18 @@ def test_nothing_is_left_at_the_end(temporary_folder: Path) -> None:
         socket.create_connection((host, int(port)), timeout=10).close()
 
 
+def test_the_start_imports_nothing_of_what_coordinates_groups_and_transactions() -> None:
+    script = (
+        "import sys, moldau.testing.cluster, moldau.cli.launch, moldau.broker.coordinators as coordinators\n"
+        "late = ('moldau.coordinator.group.shard', 'moldau.coordinator.transaction.shard')\n"
+        "late += ('moldau.coordinator.group.classic', 'moldau.coordinator.group.consumer.group')\n"
+        "assert not set(late) & sys.modules.keys()\n"
+        "coordinators.load_soon()\n"
+        "assert set(late) <= sys.modules.keys()\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
 def test_clusters_live_beside_each_other() -> None:
     with Cluster() as one, Cluster() as other:
         assert one.bootstrap_servers != other.bootstrap_servers
@@ -133,7 +145,10 @@ def test_nothing_is_synced_or_closed_that_is_thrown_away(
         assert closed.count("orders") == 20 * brokers, "a restart is clean"
         closed.clear()
         cluster.wait_for_leader("strict")
-        assert [value[:1] for value in consume(cluster.bootstrap_servers, "strict", 2) if value] == [b"1", b"2"]
+        assert [value[:1] for value in consume(cluster.bootstrap_servers, "strict", 2) if value] == [
+            b"1",
+            b"2",
+        ]
     assert (closed, waits_for_the_disk) == ([], [])
 
 

@@ -150,7 +150,7 @@ def test_no_module_of_ours_is_rewritten_but_the_plugin(pytester: pytest.Pytester
             assert {"moldau.broker.node", "moldau.testing.cluster"} <= ours.keys()
             hooks = {name: type(module.__loader__).__name__ for name, module in ours.items()}
             rewritten = {name for name, hook in hooks.items() if hook == "AssertionRewritingHook"}
-            assert rewritten <= {"moldau", "moldau.testing", "moldau.testing.plugin"} 
+            assert rewritten <= {"moldau", "moldau.testing", "moldau.testing.plugin"}
         """
     )
     pytester.runpytest_subprocess("-q").assert_outcomes(passed=1)

@@ -14,8 +14,14 @@ from uuid import UUID
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
-from moldau.coordinator.group.consumer.member import JOINING, LEAVING, LEAVING_FOR_A_WHILE
-from moldau.coordinator.group.consumer.messages import NOT_SAID_MS, Beat, Beaten
+from moldau.coordinator.group.consumer.messages import (
+    JOINING,
+    LEAVING,
+    LEAVING_FOR_A_WHILE,
+    NOT_SAID_MS,
+    Beat,
+    Beaten,
+)
 from moldau.coordinator.reply import Reply
 from moldau.wire.times import milliseconds
 

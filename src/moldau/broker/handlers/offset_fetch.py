@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from moldau.base.errors import ErrorCode, KafkaError
@@ -31,9 +31,11 @@ from moldau.broker.answers.groups import (
 )
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.broker.paced import awaited, in_steps, paced
-from moldau.coordinator.group.commits import NO_OFFSET, Fetched, PartitionWanted
-from moldau.coordinator.group.shard import GroupShard
+from moldau.coordinator.group.messages import NO_OFFSET, Fetched, PartitionWanted
 from moldau.metadata.image import ClusterImage
+
+if TYPE_CHECKING:
+    from moldau.coordinator.group.shard import GroupShard
 
 API_KEY = 9
 VERSIONS = (1, 10)

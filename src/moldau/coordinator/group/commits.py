@@ -9,38 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
 from uuid import UUID
 
 from moldau.base.errors import ErrorCode
 from moldau.coordinator.group.classic import ClassicGroup
 from moldau.coordinator.group.consumer.group import ConsumerGroup
-from moldau.coordinator.group.messages import Commit
+from moldau.coordinator.group.messages import Commit, Fetched, PartitionWanted
 from moldau.coordinator.group.offsets import Committed, Offsets
 from moldau.coordinator.group.records import NO_TIMESTAMP, OffsetCommitted, OffsetForgotten
 from moldau.coordinator.group.settings import GroupSettings
 from moldau.coordinator.java import java_length
 
-NO_OFFSET = -1
-NO_EPOCH = -1
-
 Group = ClassicGroup | ConsumerGroup
 """Whatever has members and offsets."""
-
-
-class PartitionWanted(NamedTuple):
-    topic: str
-    partition: int
-    topic_id: UUID | None = None
-
-
-class Fetched(NamedTuple):
-    topic: str
-    partition: int
-    offset: int = NO_OFFSET
-    leader_epoch: int = NO_EPOCH
-    metadata: str = ""
-    error: ErrorCode = ErrorCode.none
 
 
 class Commits:

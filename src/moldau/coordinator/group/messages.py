@@ -12,6 +12,8 @@ from moldau.base.errors import ErrorCode
 
 UNKNOWN_MEMBER = ""
 NO_GENERATION = -1
+NO_OFFSET = -1
+NO_EPOCH = -1
 Protocols = tuple[tuple[str, bytes], ...]
 """Name and metadata of the assignors that a member knows, the one it likes best first."""
 
@@ -140,3 +142,18 @@ class Listed(NamedTuple):
     protocol_type: str
     group_state: str
     group_type: str
+
+
+class PartitionWanted(NamedTuple):
+    topic: str
+    partition: int
+    topic_id: UUID | None = None
+
+
+class Fetched(NamedTuple):
+    topic: str
+    partition: int
+    offset: int = NO_OFFSET
+    leader_epoch: int = NO_EPOCH
+    metadata: str = ""
+    error: ErrorCode = ErrorCode.none

@@ -22,7 +22,7 @@ from moldau.coordinator.deadlines import Deadlines
 from moldau.coordinator.group import records
 from moldau.coordinator.group.classic import ClassicGroup
 from moldau.coordinator.group.classic_protocol import ClassicProtocol
-from moldau.coordinator.group.commits import Commits, Fetched, Group, PartitionWanted
+from moldau.coordinator.group.commits import Commits, Group
 from moldau.coordinator.group.consumer.events import DOWNGRADED, UNSETTLED, ConsumerEvents, Groups
 from moldau.coordinator.group.consumer.group import ConsumerGroup
 from moldau.coordinator.group.consumer.messages import Beat, DescribedGroup, Resolved
@@ -35,6 +35,7 @@ from moldau.coordinator.group.messages import (
     AllLeft,
     Commit,
     Described,
+    Fetched,
     Heard,
     Heartbeat,
     Join,
@@ -42,6 +43,7 @@ from moldau.coordinator.group.messages import (
     Leaver,
     Left,
     Listed,
+    PartitionWanted,
     Sync,
     Synced,
 )

@@ -69,8 +69,8 @@ def close_runtime(runtime: Runtime) -> None:
 
 
 def run(main: Callable[[Runtime], Coroutine[Any, Any, T]], *, syncs: bool = True) -> T:
-    """Run a process's main coroutine on a new loop; its result, or KeyboardInterrupt after Ctrl-C. `syncs`: not where its
-    data are thrown away."""
+    """Run a process's main coroutine on a new loop; its result, or KeyboardInterrupt after Ctrl-C. `syncs`: not where
+    its data are thrown away."""
 
     async def whole() -> T:
         runtime = real_runtime(features=Features.detect(syncs=syncs))

@@ -1,8 +1,8 @@
 """Folders and files of the operating system.
 
 Guarantees what the port says; in particular `write_atomic` returns after both the content and the name are
-durable, unless the data are thrown away (`Features.syncs`). It uses one temporary name per path, so a path has one writer at a time. Where a folder
-cannot be synced (Windows), renames are as durable as the system makes them.
+durable, unless the data are thrown away (`Features.syncs`). It uses one temporary name per path, so a path has one
+writer at a time. Where a folder cannot be synced (Windows), renames are as durable as the system makes them.
 """
 
 from __future__ import annotations

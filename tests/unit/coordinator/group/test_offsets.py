@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moldau.base.errors import ErrorCode
-from moldau.coordinator.group.commits import PartitionWanted
+from moldau.coordinator.group.messages import PartitionWanted
 from moldau.coordinator.group.settings import GroupSettings
 from moldau.coordinator.shard import Producer
 

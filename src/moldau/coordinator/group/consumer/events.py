@@ -19,8 +19,15 @@ from moldau.coordinator.group.consumer.describe import described
 from moldau.coordinator.group.consumer.edit import Edit
 from moldau.coordinator.group.consumer.evolution import Evolution
 from moldau.coordinator.group.consumer.group import ConsumerGroup
-from moldau.coordinator.group.consumer.member import JOINING, LEAVING_FOR_A_WHILE, ConsumerMember, MemberState
-from moldau.coordinator.group.consumer.messages import Beat, Beaten, DescribedGroup, Resolved
+from moldau.coordinator.group.consumer.member import ConsumerMember, MemberState
+from moldau.coordinator.group.consumer.messages import (
+    JOINING,
+    LEAVING_FOR_A_WHILE,
+    Beat,
+    Beaten,
+    DescribedGroup,
+    Resolved,
+)
 from moldau.coordinator.group.consumer.migration import Migration
 from moldau.coordinator.group.consumer.protocol import CLASSIC_JOIN, REVOCATION, SESSION, ConsumerProtocol
 from moldau.coordinator.group.consumer.records import ConsumerRecord

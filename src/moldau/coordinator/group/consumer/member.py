@@ -9,17 +9,13 @@ from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
+from moldau.coordinator.group.consumer.messages import LEAVING
 from moldau.coordinator.group.consumer.records import (
     Assigned,
     ClassicMetadata,
     CurrentRecorded,
     MemberRecorded,
 )
-
-JOINING = 0
-LEAVING = -1
-LEAVING_FOR_A_WHILE = -2
-"""Member epochs with a meaning. The last is a static member's: it will be back, and keeps its place until then."""
 
 NOTHING: Mapping[UUID, Mapping[int, int]] = MappingProxyType({})
 

@@ -12,6 +12,10 @@ from uuid import UUID
 from moldau.base.errors import ErrorCode
 
 NOT_SAID_MS = -1
+JOINING = 0
+LEAVING = -1
+LEAVING_FOR_A_WHILE = -2
+"""Member epochs with a meaning. The last is a static member's: it will be back, and keeps its place until then."""
 
 
 class Beat(NamedTuple):

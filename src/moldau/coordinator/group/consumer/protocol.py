@@ -16,13 +16,10 @@ from moldau.coordinator.group.consumer import records
 from moldau.coordinator.group.consumer.edit import Edit
 from moldau.coordinator.group.consumer.evolution import Evolution
 from moldau.coordinator.group.consumer.group import ConsumerGroup
-from moldau.coordinator.group.consumer.member import (
+from moldau.coordinator.group.consumer.member import ConsumerMember, MemberState
+from moldau.coordinator.group.consumer.messages import (
     JOINING,
     LEAVING_FOR_A_WHILE,
-    ConsumerMember,
-    MemberState,
-)
-from moldau.coordinator.group.consumer.messages import (
     NOT_SAID_MS,
     Assignment,
     Beat,

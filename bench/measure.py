@@ -21,7 +21,8 @@ COMPACTION = "Latency beside a compaction"
 GROUPS = "Groups"
 CLUSTER = "Three brokers"
 MANY_PARTITIONS = "Thousands of partitions"
-ALONE = (GROUPS, COMPACTION, CLUSTER, MANY_PARTITIONS)
+FIXTURE = "Fixture for tests"
+ALONE = (GROUPS, COMPACTION, CLUSTER, MANY_PARTITIONS, FIXTURE)
 """Sections that can be measured without the others: no plot is made of them."""
 
 

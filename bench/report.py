@@ -11,8 +11,8 @@ from importlib.metadata import version
 
 import confluent_kafka
 
-from bench import apache_kafka, groups, raw_load, replicated, starting
-from bench.measure import CLUSTER, GROUPS, MANY_PARTITIONS, Series, Summary
+from bench import apache_kafka, fixture, groups, raw_load, replicated, starting
+from bench.measure import CLUSTER, FIXTURE, GROUPS, MANY_PARTITIONS, Series, Summary
 from bench.runner import Plan, Results, machine
 from moldau.runtime.real.java import find_java
 
@@ -54,6 +54,8 @@ BUDGETS = (
     Budget("CPU from start to ready", starting.START_CPU, 0.4, "s"),
     Budget("memory, idle", starting.IDLE_MEMORY, 50, "MiB"),
     Budget("memory per idle connection", starting.CONNECTION_MEMORY, 3, "KB"),
+    Budget("fixture for tests, first run", fixture.COLD, 0.35, "s"),
+    Budget("fixture for tests, later runs", fixture.WARM, 0.35, "s"),
     Budget(
         "three brokers: acks=all, 1 KB, linger 5 ms",
         "CPU of all brokers, replicated produce, 1000 B",
@@ -103,7 +105,12 @@ read, answer, and nothing else) needed 10.5, 7.5, 15 and 22 us. Time per request
 neighbours: the same steps are measured here in the same run (`bench.prototype`), and a budget that this machine
 does not allow is *met, as a multiple* where Moldau needs no more than the allowed multiple of the prototype's time.
 """
-NOTES = {GROUPS: groups.NOTE, CLUSTER: replicated.NOTE, MANY_PARTITIONS: replicated.MANY_NOTE}
+NOTES = {
+    GROUPS: groups.NOTE,
+    CLUSTER: replicated.NOTE,
+    MANY_PARTITIONS: replicated.MANY_NOTE,
+    FIXTURE: fixture.NOTE,
+}
 """What a section's numbers are, before its table."""
 BEHIND_SECTIONS = ("\n## Not measured\n", "\n## Plots\n")
 

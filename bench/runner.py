@@ -20,6 +20,7 @@ from confluent_kafka import KafkaException
 
 from bench import (
     compaction,
+    fixture,
     groups,
     java_tools,
     librdkafka,
@@ -34,6 +35,7 @@ from bench.clusters import Cluster, KafkaCluster, MoldauCluster
 from bench.measure import (
     CLUSTER,
     COMPACTION,
+    FIXTURE,
     GROUPS,
     MANY_PARTITIONS,
     MB,
@@ -146,7 +148,9 @@ def measure(plan: Plan, say: Callable[[str], None], only: str | None = None) -> 
         folder = Path(name)
         if only is None:
             _measure_starts(plan, results, folder, say)
-        if only not in (GROUPS, CLUSTER, MANY_PARTITIONS):
+        if only in (None, FIXTURE):
+            _measure_fixture(plan, results, folder, say)
+        if only not in (GROUPS, CLUSTER, MANY_PARTITIONS, FIXTURE):
             yardstick = prototype.PrototypeServer(folder / "prototype")
             with running([*_servers(folder / "warm"), yardstick]) as (*servers, _):
                 _measure_running(plan, results, servers, yardstick, say, only)
@@ -216,6 +220,12 @@ def _measure_starts(plan: Plan, results: Results, folder: Path, say: Callable[[s
                 server.stop()
             if number:
                 results.add("Start and memory", kind.name, readings)
+
+
+def _measure_fixture(plan: Plan, results: Results, folder: Path, say: Callable[[str], None]) -> None:
+    say(f"starts of the fixture for tests, {plan.runs} runs")
+    settle_machine()
+    results.add(FIXTURE, MoldauServer.name, fixture.starts(folder / "fixture", plan.runs))
 
 
 def _measure_running(

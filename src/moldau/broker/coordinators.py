@@ -3,8 +3,8 @@
 The broker coordinates what it leads: it takes up a partition of an internal topic when it comes to lead it, and gives
 it up when it does not any more. An internal topic is made when a client first asks for its coordinator.
 
-What coordinates is a third of the broker's code, and not needed to start it: it is imported with the first partition
-that is led, or before that by `load_soon`.
+What decides for groups and transactions is not needed to start: it is imported with the first partition that is led, or
+sooner by `load_soon` where others would wait for that.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ TOPIC_KNOWN_PAUSE_S = 0.005
 
 
 def load_soon() -> None:
-    """Import what the first group and the first transaction need. For a thread beside a broker that serves already."""
+    """Import what the first group and the first transaction need: in a thread, beside a broker that serves already."""
     import moldau.coordinator.group.shard
     import moldau.coordinator.transaction.shard  # noqa: F401 (for what it does)
 

@@ -13,7 +13,6 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Protocol
 
-from moldau.broker.coordinators import load_soon
 from moldau.broker.node import Broker
 from moldau.config.broker import BrokerConfig
 from moldau.runtime.ports import Runtime
@@ -79,7 +78,6 @@ class Member:
             await store.close()
             self._store = None
             raise
-        runtime.tasks.in_thread(load_soon)
         self.broker = broker
         self._address = broker.bootstrap_servers
         # A restart must be found where clients look for it.

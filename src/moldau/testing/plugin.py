@@ -51,7 +51,12 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """The first hook that is called, before a conftest.py can import the cluster."""
     finder = AsTheyAre()
     sys.meta_path.insert(0, finder)
-    early_config.add_cleanup(lambda: sys.meta_path.remove(finder))
+
+    def remove() -> None:
+        if finder in sys.meta_path:  # a test may have put back a list of its own
+            sys.meta_path.remove(finder)
+
+    early_config.add_cleanup(remove)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -29,9 +29,12 @@ class Slice(NamedTuple):
     file: File | None
     position: int
     length: int
+    next_offset: int
+    """Behind its last batch; UNKNOWN where it takes another look at the disk to tell."""
 
 
-EMPTY = Slice(None, 0, 0)
+UNKNOWN = -1
+EMPTY = Slice(None, 0, 0, UNKNOWN)
 
 
 class TimestampOffset(NamedTuple):
@@ -103,32 +106,42 @@ class Reader:
             self._remember(offset, segment.base_offset, position)  # others will start here too
         stop = segment.size
         is_active = segment is self._segments.active
-        if below_offset < (next_offset if is_active else self._segments.end_offset_of_closed(segment)):
-            stop = self._position_below(segment, below_offset, read)
-            part = self._cut(segment, position, stop, max_bytes, whole_first_batch, read)
+        end_offset = next_offset if is_active else self._segments.end_offset_of_closed(segment)
+        if below_offset < end_offset:
+            stop, end_offset = self._end_below(segment, below_offset, read)
+            part = self._cut(segment, position, stop, end_offset, max_bytes, whole_first_batch, read)
         elif position < stop and stop - position <= max_bytes:
             if is_active:
                 self._remember(next_offset, segment.base_offset, stop)
-            part = Slice(segment.log, position, stop - position)
+            part = Slice(segment.log, position, stop - position, end_offset)
         else:
-            part = self._cut(segment, position, stop, max_bytes, whole_first_batch, read)
+            part = self._cut(segment, position, stop, end_offset, max_bytes, whole_first_batch, read)
         if position >= segment.checked.above or not self._only_checked:
             return part
-        return _sound_part(segment, part)
+        return _sound_part(segment, part, read)
 
-    def _position_below(self, segment: Segment, below_offset: int, read: Read) -> int:
-        """Where the batches end that lie wholly below an offset."""
+    def _end_below(self, segment: Segment, below_offset: int, read: Read) -> tuple[int, int]:
+        """Where the batches end that lie wholly below an offset: the position, and the offset behind them."""
         known = self._positions.get(below_offset)
         if known is not None and known[0] == segment.base_offset:
-            return known[1]
+            return known[1], below_offset
         batch = segment.find(below_offset, read)
         if batch is None:
-            return segment.size
+            return segment.size, below_offset
+        if batch.header.base_offset < below_offset:  # it lies in the middle of a batch
+            return batch.position, batch.header.base_offset
         self._remember(below_offset, segment.base_offset, batch.position)
-        return batch.position
+        return batch.position, below_offset
 
     def _cut(
-        self, segment: Segment, position: int, stop: int, max_bytes: int, whole_first_batch: bool, read: Read
+        self,
+        segment: Segment,
+        position: int,
+        stop: int,
+        next_offset: int,
+        max_bytes: int,
+        whole_first_batch: bool,
+        read: Read,
     ) -> Slice:
         """At most `max_bytes`, in whole batches: half a batch is of no use to anyone."""
         if position >= stop:
@@ -147,7 +160,7 @@ class Reader:
             stop, next_offset = near
             if stop < segment.size:  # behind its end compaction may have left a gap, up to the next segment
                 self._remember(next_offset, segment.base_offset, stop)
-        return Slice(segment.log, position, stop - position)
+        return Slice(segment.log, position, stop - position, next_offset)
 
     def _remember(self, offset: int, base_offset: int, position: int) -> None:
         positions = self._positions
@@ -187,7 +200,7 @@ class Reader:
         return self._segments.max_timestamp_of(index, read)
 
 
-def _sound_part(segment: Segment, part: Slice) -> Slice:
+def _sound_part(segment: Segment, part: Slice, read: Read) -> Slice:
     """What of a part of a segment is known to be sound, from its beginning on."""
     if part.file is None:
         return part
@@ -198,7 +211,16 @@ def _sound_part(segment: Segment, part: Slice) -> Slice:
     stop = checked.end_from(position, position + part.length)
     if stop == position:
         raise BlockingIOError(errno.EAGAIN, "it must be checked first", part.file.path)
-    return Slice(part.file, position, stop - position)
+    if stop == position + part.length:
+        return part
+    return Slice(part.file, position, stop - position, _offset_at(segment, stop, read))
+
+
+def _offset_at(segment: Segment, position: int, read: Read) -> int:
+    try:
+        return next(headers(segment.log, position, segment.size, read)).header.base_offset
+    except (BlockingIOError, DamagedSegment):  # it is not read now: whoever does will be told
+        return UNKNOWN
 
 
 def _find_timestamp(

@@ -23,7 +23,17 @@ _UNKNOWN = -2
 
 
 class Segments:
-    __slots__ = ("_bases", "_closed", "_disk", "_folder", "_held", "_max_timestamps", "active", "generation")
+    __slots__ = (
+        "_bases",
+        "_closed",
+        "_closed_size",
+        "_disk",
+        "_folder",
+        "_held",
+        "_max_timestamps",
+        "active",
+        "generation",
+    )
 
     def __init__(self, disk: Disk, folder: str, bases: list[int] | array[int], active: Segment) -> None:
         """`bases` are the base offsets of all segments; the last one is the active segment's."""
@@ -38,6 +48,8 @@ class Segments:
         self.active = active
         self.generation = 0
         """Counts how often files were taken out of the log: a search in a thread may have missed them."""
+        self._closed_size = 0, 0, 0
+        """The bytes of how many closed segments in which generation, as they were counted last."""
 
     def __len__(self) -> int:
         return len(self._bases)
@@ -178,8 +190,14 @@ class Segments:
         self.active = segment
 
     def size_bytes(self) -> int:
-        paths = (f"{self._folder}/{names.file_name(base, names.LOG)}" for base in self._bases[:-1])
-        return sum(map(self._disk.size, paths)) + self.active.size
+        """Closed segments are looked at once: their size does not change."""
+        generation, count, size = self._closed_size
+        if generation != self.generation:
+            count = size = 0
+        for base_offset in self._bases[count:-1]:
+            size += self._disk.size(f"{self._folder}/{names.file_name(base_offset, names.LOG)}")
+        self._closed_size = self.generation, len(self._bases) - 1, size
+        return size + self.active.size
 
     def replace(self, old: tuple[int, ...], new: tuple[int, ...]) -> list[str]:
         """Put segments that lie there as `.swap` files in the place of closed neighbours; the names of those

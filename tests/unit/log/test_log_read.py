@@ -11,7 +11,7 @@ from log_world import NOW_MS, Codec, World, append, batch, batches_in, config, d
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.log.index import read_waiting
 from moldau.log.log import Log
-from moldau.log.reader import EMPTY, POSITIONS_MAX, TimestampOffset
+from moldau.log.reader import EMPTY, POSITIONS_MAX, UNKNOWN, TimestampOffset
 from moldau.log.segments import CLOSED_SEGMENTS_KEPT
 from moldau.records.batch import NO_TIMESTAMP, read_header
 from moldau.records.record import Record, build_batch
@@ -34,7 +34,9 @@ def offsets(log: Log, offset: int, max_bytes: int, below: int | None = None, who
         below_offset=log.next_offset if below is None else below,
         whole_first_batch=whole,
     )
-    return [read_header(data).base_offset for data in batches_in(data_of(found))]
+    batches = [read_header(data) for data in batches_in(data_of(found))]
+    assert found.next_offset == (batches[-1].next_offset if batches else UNKNOWN)
+    return [header.base_offset for header in batches]
 
 
 async def test_a_read_begins_with_the_batch_of_its_offset() -> None:
@@ -297,3 +299,13 @@ async def test_what_was_there_before_the_start_is_checked_once_and_by_a_thread()
     assert offsets(log, 23, 20 * SIZE) == list(range(23, 30)), "as far as it is checked"
     append(log, batch(b"new"))
     assert offsets(log, 90, SIZE) == [90], "what is appended was checked"
+
+
+async def test_what_is_read_before_all_of_it_is_checked_says_where_it_ends() -> None:
+    world = World(config())
+    log = await filled(10, world)
+    log = await world.reopen(clean=True)
+    segment = log.segments.active
+    segment.checked.above = 10 * SIZE
+    segment.checked.add(0, 4 * SIZE)
+    assert log.read(1, 10**6, below_offset=10, whole_first_batch=True)[1:] == (SIZE, 3 * SIZE, 4)

@@ -59,6 +59,7 @@ lint: setup  ## lint, types, import contracts
 docs: setup  ## write the generated pages anew
 	$(BIN)/python -m moldau.config > docs/configuration.md
 	$(BIN)/python -m moldau.broker > docs/protocol-support.md
+	$(BIN)/python -m moldau.broker.metrics > docs/metrics.md
 
 interop-setup: setup  ## install what only the interop tests need, where this user may (kcat, Java, Maven)
 	@$(BIN)/python -m bench.setup

@@ -112,6 +112,14 @@ HTTP_WORK_SHARE = 10
 """Making answers takes at most one part in so many of the loop's time: one that took long is given again for a
 while."""
 
+METRIC_TOPICS_MAX = 1_000
+METRIC_GROUP_TOPICS_MAX = 1_000
+"""Topics, and pairs of group and topic, that have figures of their own in /metrics; the others are added up under
+"other". All of it is a few thousand lines then, which Prometheus takes in some 10 ms."""
+
+METRIC_DISK_WAIT_S = 0.5
+"""How long /metrics waits for what it asks of the system: a disk that hangs has no figures then."""
+
 DESCRIPTORS_INTERNAL_MIN = 32
 DESCRIPTORS_INTERNAL_MAX = 512
 DESCRIPTORS_INTERNAL_SHARE = 16

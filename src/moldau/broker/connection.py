@@ -40,6 +40,7 @@ from moldau.base.limits import (
     TURN_SHARE_S,
     WRITTEN_IN_A_FULL_TURN_BYTES_MAX,
 )
+from moldau.broker.metrics.counters import UNTIMED
 from moldau.broker.slot import Answer, FilePart, Slot
 from moldau.peers.peer import SOFTWARE_NAME as PEER_SOFTWARE
 from moldau.runtime.line import Pace
@@ -67,6 +68,7 @@ _NOTHING: deque[Any] = deque()
 
 class Connection:
     __slots__ = (
+        "_began_s",
         "_dispatch",
         "_filled",
         "_frame_bytes_max",
@@ -85,6 +87,7 @@ class Connection:
         "_waits_for_room",
         "_waits_for_turn",
         "client_software",
+        "durations",
         "is_closed",
         "last_active_s",
         "listener_name",
@@ -100,7 +103,9 @@ class Connection:
         self.listener_name = listener_name
         self.principal = "User:ANONYMOUS"
         self.client_software: tuple[str, str] | None = None
-        self.last_active_s = self._since_s = server.clock.monotonic()
+        self.last_active_s = self._since_s = self._began_s = server.clock.monotonic()
+        self.durations = UNTIMED
+        """Where it is noted how long the request takes that is being dispatched."""
         self.is_closed = False
         self._dispatch = dispatch
         self._send = stream.send
@@ -283,6 +288,7 @@ class Connection:
                     break
                 if self._is_held_back():
                     break
+                self._began_s = now_s
                 answer = dispatch(self, view[start:stop])
                 position = stop
                 if type(answer) is bytes and not self._slots:
@@ -293,6 +299,7 @@ class Connection:
                 if self.is_closed:
                     return
                 now_s = monotonic()
+                self.durations.observe(now_s - self._began_s)
                 if now_s >= stop_s and (now_s >= share_s or position < filled):
                     self._wait_for_turn(in_line=now_s >= share_s)
         except WireError as error:
@@ -356,6 +363,8 @@ class Connection:
         """A slot for the request being dispatched; its handler fills it later. `held_bytes`: of the request, where it
         is kept until then."""
         slot = Slot(self, is_produce, held_bytes)
+        slot.durations, slot.began_s = self.durations, self._began_s
+        self.durations = UNTIMED  # the slot's, when it is filled
         if held_bytes:
             self._server.intake.take(held_bytes)
         if self._slots is _NOTHING:
@@ -366,6 +375,7 @@ class Connection:
     def on_slot_filled(self, slot: Slot) -> None:
         if self.is_closed:
             return
+        slot.durations.observe(self._server.clock.monotonic() - slot.began_s)
         if slot.held_bytes:
             self._server.intake.give_back(slot.held_bytes)
             slot.held_bytes = 0

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import logging
 import os.path
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from moldau.broker.metrics import Sample
+from moldau.broker.metrics.text import Sample, Samples, labelled
 from moldau.log.disk_errors import reason
 from moldau.log.folder import DataFolder
 from moldau.runtime.ports import Clock
@@ -78,17 +78,13 @@ def health(folders: Sequence[DataFolder]) -> list[dict[str, Any]]:
     return told
 
 
-def samples(folders: Sequence[DataFolder]) -> Iterator[Sample]:
+def folder_samples(folders: Sequence[DataFolder]) -> Samples:
     values = tuple(
-        (f'folder="{_escaped(folder.path)}",state="{state}"', int(state_of(folder) == state))
+        (labelled(folder=folder.path, state=state), int(state_of(folder) == state))
         for folder in folders
         for state in STATES
     )
-    yield Sample("moldau_data_folder_state", "gauge", "1 for the state that a data folder is in.", values)
-
-
-def _escaped(label: str) -> str:
-    return label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    yield Sample("moldau_data_folder_state", values)
 
 
 class Seldom:

@@ -31,13 +31,14 @@ from moldau.base.invariant import InvariantBroken
 from moldau.base.limits import DECODED_REQUEST_BYTES_MAX, FIRST_SLICE_S, INLINE_REQUEST_BYTES_MAX
 from moldau.broker.connection import Connection
 from moldau.broker.interface import Request, RequestContext, ServingBroker
-from moldau.broker.metrics import Metrics
+from moldau.broker.metrics.counters import Metrics
 from moldau.broker.slot import Answer, Slot
 from moldau.coordinator.reply import Reply
 from moldau.runtime.line import Pace, Slices, in_line
 from moldau.runtime.ports import Address
 from moldau.wire.apis import API_VERSIONS, APIS
 from moldau.wire.codec import decode_request, decoding, encode_response, encoding
+from moldau.wire.error_codes import counter_of_errors, sliced_counter_of_errors
 from moldau.wire.frames import (
     SIZE,
     WireError,
@@ -196,12 +197,10 @@ class Dispatcher:
         self._tasks = broker.runtime.tasks
         self._line = broker.line
         self._metrics = broker.metrics
-        self._requests: dict[str, int] = broker.metrics.requests
+        self._figures = {key: broker.metrics.of_api(route.name) for key, route in table.items()}
         self._whole_table = table
         self.table = {key: route for key, route in table.items() if route.is_internal or key == API_VERSIONS}
         """What is served now: before the broker is ready, only what other brokers may need of it."""
-        for route in table.values():
-            self._requests[route.name] = 0
 
     def serve_clients(self) -> None:
         """The broker is ready."""
@@ -212,7 +211,9 @@ class Dispatcher:
         route = self.table.get(api_key)
         if route is None or not route.min_version <= version <= route.max_version:
             return self._unsupported(connection, api_key, version, correlation_id)
-        self._requests[route.name] += 1
+        figures = self._figures[api_key]
+        figures.requests += 1
+        connection.durations = figures.durations
         if route.serve is not None:
             return route.serve(self._broker, connection, frame, position, version, correlation_id)
         asked = Asked(route, version, correlation_id, client_id_of(frame, client_id_stop))
@@ -247,7 +248,9 @@ class Dispatcher:
             return None
         if type(response) is Reply:
             response = response.response
-        return asked.frame(encode_response(asked.route.api_key, asked.version, response))
+        api_key, version = asked.route.api_key, asked.version
+        counter_of_errors(api_key, version)(response, self._figures[api_key].errors)
+        return asked.frame(encode_response(api_key, version, response))
 
     def _serve_in_line(self, slot: Slot, asked: Asked, frame: memoryview, position: int) -> Slices[None]:
         """A large request, from its first byte to its answer."""
@@ -301,7 +304,9 @@ class Dispatcher:
         yield from self._encode_then_fill(slot, asked, response)
 
     def _encode_then_fill(self, slot: Slot, asked: Asked, response: Any) -> Slices[None]:
-        pieces = yield from encoding(asked.route.api_key, asked.version, response)
+        api_key, version = asked.route.api_key, asked.version
+        yield from sliced_counter_of_errors(api_key, version)(response, self._figures[api_key].errors)
+        pieces = yield from encoding(api_key, version, response)
         slot.fill(asked.frame(pieces[0]) if len(pieces) == 1 else asked.frame_of(pieces))
 
     def _fill(self, slot: Slot, asked: Asked, response: Any) -> None:
@@ -361,6 +366,7 @@ class Dispatcher:
         if api_key == API_VERSIONS:
             # Whatever the client's version is, it can read a v0 body, and learns from it what to ask for.
             asked = Asked(self.table[API_VERSIONS], 0, correlation_id, None)
+            connection.durations = self._figures[API_VERSIONS].durations
             return self._serve_now(connection, asked, memoryview(b""), None)
         name = APIS[api_key].name if api_key in APIS else f"API {api_key}"
         if self.table is not self._whole_table:

@@ -33,6 +33,7 @@ from moldau.replication.follower_session import HIGH_WATERMARK_DELAY_S, Follower
 from moldau.replication.long_polls import LongPoll
 from moldau.replication.partition import NO_EPOCH, Partition
 from moldau.replication.replica_selector import nearest_replica
+from moldau.replication.traffic import Traffic
 from moldau.runtime.line import Slices, in_line, whole
 from moldau.wire.fetch import (
     LEADER_HINTS_FROM,
@@ -89,6 +90,7 @@ class Fetch:
         "_rack",
         "_reads",
         "_replica",
+        "_sent",
         "_throttled_bytes",
         "_total_bytes",
         "_unreadable",
@@ -135,6 +137,7 @@ class Fetch:
         self._looked_at: list[WantedPartition] = []  # for a follower, the last time
         self._reads: list[tuple[WantedPartition, Fetched]] = []
         self._partitions: list[Partition] = []  # that could be read
+        self._sent: list[tuple[Traffic, int, int]] = []  # to a consumer: bytes and messages, by topic
         self._wanted: list[WantedPartition] = []  # of each of them
         self._total_bytes = self._throttled_bytes = 0
         self._has_error = self._has_diverged = self._has_preferred = False
@@ -180,6 +183,7 @@ class Fetch:
         self._reads = reads = []
         self._partitions = partitions = []
         self._wanted = []
+        self._sent = []
         self._total_bytes = self._throttled_bytes = 0
         self._has_error = self._has_diverged = self._has_preferred = False
         inline_left = INLINE_FETCH_BYTES_MAX
@@ -265,6 +269,8 @@ class Fetch:
             self._throttled_bytes += part.length
         if self._replica is not None:
             self._note(partition, wanted)
+        elif part.length:
+            self._sent.append((partition.traffic, part.length, part.next_offset - wanted.fetch_offset))
         return self._answer(partition, wanted.index, records, aborted)
 
     def _note(self, partition: Partition, wanted: WantedPartition) -> None:
@@ -462,6 +468,7 @@ class Fetch:
     # ---- answering --------------------------------------------------------------------------------------------
 
     def refuse(self) -> Answer:
+        self._broker.metrics.of_api("Fetch").note_error(self.error)
         return pack_fetch_response(self._correlation_id, self._version, 0, self.error, NO_SESSION, [])
 
     def _keep_follower(self, follower: FollowerSession) -> None:
@@ -496,7 +503,7 @@ class Fetch:
             _note_answered(self._follower, self._reads)
             if self._throttled_bytes:
                 broker.replication.leader_throttle.record(self._throttled_bytes)
-        broker.metrics.fetched_bytes += self._total_bytes
+        self._note_traffic()
         endpoints: Sequence[NodeEndpoint] = ()
         if self._has_error and self._replica is None:  # brokers know where the others are
             endpoints = endpoints_of(broker, self._connection, (answer[LEADER] for _, answer in reads))
@@ -505,6 +512,20 @@ class Fetch:
         )
         first = pieces[0]
         return first if len(pieces) == 1 and isinstance(first, bytes) else pieces
+
+    def _note_traffic(self) -> None:
+        """What goes out now: what was read before, and waited for more, was not sent."""
+        metrics = self._broker.metrics
+        metrics.fetched_bytes += self._total_bytes
+        for traffic, size, messages in self._sent:
+            traffic.bytes_out += size
+            if messages > 0:  # else it is not known
+                traffic.messages_out += messages
+        if len(self._partitions) < len(self._reads):  # some are refused
+            figures = metrics.of_api("Fetch")
+            for _, answer in self._reads:
+                if answer[1]:
+                    figures.note_error(answer[1])
 
 
 def _note_answered(follower: FollowerSession, reads: list[tuple[WantedPartition, Fetched]]) -> None:

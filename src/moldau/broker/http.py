@@ -5,13 +5,15 @@ A few lines of HTTP/1.1 on the same ports as everything else: one small request 
 Nobody keeps others from asking: a head that is too large or takes too long ends the connection, as does an answer that
 is not read in time. Where all places are taken, the exchange that has waited the longest for its client makes room,
 half-sent heads first. Unread answers are bounded in all; and an answer that took long to make is given again for a
-while, so that who asks all the time gets the same as before.
+while, so that who asks all the time gets the same as before. /metrics is made in slices, with others served between
+(`runtime.line`): once for all who ask meanwhile.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import logging
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from moldau.base.limits import (
@@ -22,7 +24,12 @@ from moldau.base.limits import (
     HTTP_HEAD_S_MAX,
     HTTP_WORK_SHARE,
 )
+from moldau.runtime.line import Line, Pace, Slices
 from moldau.runtime.ports import Listener, Runtime, Stream
+
+log = logging.getLogger(__name__)
+
+METRICS = "/metrics"
 
 
 class Answer(NamedTuple):
@@ -33,15 +40,22 @@ class Answer(NamedTuple):
 
 class HttpServer:
     def __init__(
-        self, runtime: Runtime, metrics: Callable[[], str], health: Callable[[], tuple[bool, dict[str, Any]]]
+        self,
+        runtime: Runtime,
+        line: Line,
+        metrics: Callable[[], Awaitable[Slices[str]]],
+        health: Callable[[], tuple[bool, dict[str, Any]]],
     ) -> None:
         self._runtime = runtime
+        self._line = line
         self._metrics = metrics
         self._health = health
         self._listener: Listener | None = None
         self._open: dict[_Exchange, None] = {}  # in the order of arrival
         self._made: dict[str, tuple[Answer, float]] = {}
         """The last answer for each path that takes work, and until when it is given again."""
+        self._asking: list[_Exchange] = []
+        """Who waits for the metrics that are being made."""
 
     def listen(self, host: str, port: int) -> Listener:
         self._listener = self._runtime.net.listen(host, port, self._accept)
@@ -49,37 +63,69 @@ class HttpServer:
 
     def _accept(self, stream: Stream) -> None:
         if len(self._open) >= HTTP_CONNECTIONS_MAX:
-            half_sent = (exchange for exchange in self._open if not exchange.is_answered)
+            half_sent = (exchange for exchange in self._open if not exchange.has_asked)
             next(half_sent, next(iter(self._open))).close()
         self._open[_Exchange(self, stream)] = None
 
-    def answer(self, method: str, path: str) -> Answer:
+    def answer(self, method: str, path: str, exchange: _Exchange) -> Answer | None:
+        """None where the exchange is given its answer later."""
         if method not in ("GET", "HEAD"):
             return Answer("405 Method Not Allowed", "text/plain", b"only GET\n")
-        if path == "/metrics":
-            return self._remembered(path, self._answer_metrics)
+        if path == METRICS:
+            recent = self._recent(path)
+            if recent is None:
+                self._begin_metrics(exchange)
+            return recent
         if path in ("/health", "/healthz"):
-            return self._remembered(path, self._answer_health)
+            return self._recent(path) or self._answer_health(path)
         if path == "/":
             return Answer("200 OK", "text/plain; charset=utf-8", b"moldau: /metrics /health\n")
         return Answer("404 Not Found", "text/plain", b"try /metrics or /health\n")
 
-    def _answer_metrics(self) -> Answer:
-        return Answer("200 OK", "text/plain; version=0.0.4; charset=utf-8", self._metrics().encode())
+    def _begin_metrics(self, exchange: _Exchange) -> None:
+        self._asking.append(exchange)
+        if len(self._asking) == 1:
+            self._runtime.tasks.spawn(self._answer_metrics(), name="metrics")
 
-    def _answer_health(self) -> Answer:
+    async def _answer_metrics(self) -> None:
+        try:
+            text, spent_s = await self._made_in_slices(await self._metrics())
+            answer = Answer("200 OK", "text/plain; version=0.0.4; charset=utf-8", text.encode())
+            self._remember(METRICS, answer, spent_s)
+        except Exception:
+            log.exception("the metrics could not be made")
+            answer = Answer("500 Internal Server Error", "text/plain", b"see the broker's log\n")
+        asking, self._asking = self._asking, []
+        for exchange in asking:
+            exchange.give(answer)
+
+    async def _made_in_slices(self, work: Slices[str]) -> tuple[str, float]:
+        """The text, and the time of the loop that it took."""
+        clock, spent_s = self._runtime.clock, 0.0
+        pace = Pace(clock, self._line)
+        while True:
+            start_s = clock.monotonic()
+            try:
+                next(work)
+            except StopIteration as end:
+                return end.value, spent_s + clock.monotonic() - start_s
+            spent_s += clock.monotonic() - start_s
+            await pace.breathe()
+
+    def _answer_health(self, path: str) -> Answer:
+        start_s = self._runtime.clock.monotonic()
         is_well, details = self._health()
         status = "200 OK" if is_well else "503 Service Unavailable"
-        return Answer(status, "application/json", json.dumps(details).encode() + b"\n")
-
-    def _remembered(self, path: str, make: Callable[[], Answer]) -> Answer:
-        now_s = self._runtime.clock.monotonic()
-        if path in self._made and now_s < self._made[path][1]:
-            return self._made[path][0]
-        answer = make()
-        made_s = self._runtime.clock.monotonic()
-        self._made[path] = answer, made_s + (made_s - now_s) * (HTTP_WORK_SHARE - 1)
+        answer = Answer(status, "application/json", json.dumps(details).encode() + b"\n")
+        self._remember(path, answer, self._runtime.clock.monotonic() - start_s)
         return answer
+
+    def _recent(self, path: str) -> Answer | None:
+        answer, until_s = self._made.get(path, (None, 0.0))
+        return answer if self._runtime.clock.monotonic() < until_s else None
+
+    def _remember(self, path: str, answer: Answer, spent_s: float) -> None:
+        self._made[path] = answer, self._runtime.clock.monotonic() + spent_s * (HTTP_WORK_SHARE - 1)
 
     def on_answered(self) -> None:
         """An answer waits for its client. Those of slow ones are not kept without end."""
@@ -108,7 +154,9 @@ class _Exchange:
     """One request and its answer."""
 
     def __init__(self, server: HttpServer, stream: Stream) -> None:
-        self.is_answered = False
+        self.has_asked = False
+        self._has_only_head = False
+        self._is_closed = False
         self._server = server
         self._stream = stream
         self._head = b""
@@ -136,17 +184,24 @@ class _Exchange:
             self._respond()
 
     def _respond(self) -> None:
+        self.has_asked = True
+        self._set_deadline()
         words = self._head.split(b"\n", 1)[0].decode("latin-1").split()
         if len(words) != 3:
-            method, (status, kind, body) = "GET", Answer("400 Bad Request", "text/plain", b"not HTTP\n")
+            answer: Answer | None = Answer("400 Bad Request", "text/plain", b"not HTTP\n")
         else:
-            method = words[0]
-            status, kind, body = self._server.answer(method, words[1].split("?", 1)[0])
+            self._has_only_head = words[0] == "HEAD"
+            answer = self._server.answer(words[0], words[1].split("?", 1)[0], self)
+        if answer is not None:
+            self.give(answer)
+
+    def give(self, answer: Answer) -> None:
+        if self._is_closed:
+            return
+        status, kind, body = answer
         head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-        self._answer = memoryview(head.encode() + (b"" if method == "HEAD" else body))
-        self.is_answered = True
-        self._deadline.cancel()
-        self._deadline = self._server.call_later(HTTP_ANSWER_S_MAX, self.close)
+        self._answer = memoryview(head.encode() + (b"" if self._has_only_head else body))
+        self._set_deadline()
         self._stream.watch_writable(self._on_writable)
         self._server.on_answered()
 
@@ -161,7 +216,13 @@ class _Exchange:
         if not self._answer:
             self.close()
 
+    def _set_deadline(self) -> None:
+        """For the answer to be there, and then for the client to take it."""
+        self._deadline.cancel()
+        self._deadline = self._server.call_later(HTTP_ANSWER_S_MAX, self.close)
+
     def close(self) -> None:
+        self._is_closed = True
         self._deadline.cancel()
         self._stream.close()
         self._server.on_closed(self)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # the parts whose modules a role's user need not load
     from moldau.broker.channel import ControllerChannel
     from moldau.broker.connection import Connection
     from moldau.broker.dispatch import Context, Route
-    from moldau.broker.metrics import Metrics
+    from moldau.broker.metrics.counters import Metrics
     from moldau.broker.node import Broker
     from moldau.broker.office import Office
     from moldau.broker.outbox import Outbox

@@ -12,14 +12,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
-from moldau.broker import data_folders, metrics
+from moldau.broker import data_folders
 from moldau.broker.channel import ControllerChannel
-from moldau.broker.cleaner_metrics import cleaner_samples
 from moldau.broker.coordinators import Coordinators
 from moldau.broker.data_folders import KnownFolders, Seldom
 from moldau.broker.dispatch import Dispatcher
@@ -28,12 +27,13 @@ from moldau.broker.handlers import ROUTES
 from moldau.broker.http import HttpServer
 from moldau.broker.in_sync import InSyncSets
 from moldau.broker.membership import Location, Membership
-from moldau.broker.metrics import Metrics, Sample
+from moldau.broker.metrics.broker import BrokerMetrics
+from moldau.broker.metrics.counters import Metrics
 from moldau.broker.office import Office
 from moldau.broker.registration import Registrar
 from moldau.broker.replicas import Replicas
 from moldau.broker.server import Server
-from moldau.broker.standing import standing_health, standing_samples
+from moldau.broker.standing import standing_health
 from moldau.config.broker import BrokerConfig
 from moldau.config.replication_keys import RACK_AWARE_SELECTOR
 from moldau.config.topic import TopicConfig, TopicConfigs
@@ -143,7 +143,8 @@ class Broker:
             idle_ms_max=config["connections.max.idle.ms"],
             queued_bytes_max=config["queued.max.request.bytes"],
         )
-        self._http = HttpServer(runtime, self._exposition, self._health)
+        self.exposed = BrokerMetrics(self)
+        self._http = HttpServer(runtime, self.line, self.exposed.exposition, self._health)
         self._join_cluster(store, boot_id)
 
     def _join_cluster(self, store: Store, boot_id: str) -> None:
@@ -225,6 +226,7 @@ class Broker:
         self.is_ready = False
         self._server.close()
         self._http.close()
+        self.exposed.loop_delay.stop()
         self.registrar.close()
         self.office.leave("the broker ends")
         self.feed.close()
@@ -371,6 +373,7 @@ class Broker:
         self.listeners |= self._server.listen_on(self.config.listeners, own)
         if self.config["moldau.http.port"] >= 0:
             self.http = self._http.listen(self.config["moldau.http.host"], self.config["moldau.http.port"])
+            self.exposed.loop_delay.start()
 
     @property
     def _inter_broker_listener(self) -> str:
@@ -518,27 +521,9 @@ class Broker:
 
     # What it says of itself
 
-    def _exposition(self) -> str:
-        return metrics.exposition(self._samples())
-
-    def _samples(self) -> Iterator[Sample]:
-        yield from metrics.counters(self.metrics)
-        if hasattr(self, "log_cleaner"):
-            yield from cleaner_samples(self.log_cleaner)
-        yield from standing_samples(self)
-        gauges = (
-            ("moldau_connections", "Connections open now.", len(self._server.connections)),
-            ("moldau_partitions", "Partitions held.", len(self.partitions)),
-            ("moldau_partitions_offline", "Partitions whose disk failed.", len(self.offline)),
-            ("moldau_topics", "Topics of the cluster.", len(self.image.topics)),
-            ("moldau_fetch_sessions", "Incremental fetch sessions.", len(self.fetch_sessions)),
-            ("moldau_fetches_waiting", "Fetches that wait for data now.", self.long_polls.count),
-            ("moldau_ready", "1 when clients are served.", int(self.is_ready)),
-        )
-        for name, text, value in gauges:
-            yield Sample(name, "gauge", text, (("", value),))
-        if self.is_ready:
-            yield from data_folders.samples(self.log_manager.folders)
+    @property
+    def connection_count(self) -> int:
+        return len(self._server.connections)
 
     def _health(self) -> tuple[bool, dict[str, Any]]:
         """Whether this broker itself is well, and what is wrong with it or with its share of the cluster. That others

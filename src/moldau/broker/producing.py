@@ -70,6 +70,14 @@ def refused(
     return index, error, UNKNOWN, UNKNOWN, log_start_offset, (), message, None
 
 
+def note_errors(broker: ProducingBroker, answers: Answers) -> None:
+    figures = broker.metrics.of_api("Produce")
+    for _, partitions in answers:
+        for _, error, *_ in partitions:
+            if error:
+                figures.note_error(error)
+
+
 def packed_refusals(
     broker: ProducingBroker, connection: Connection, correlation_id: int, version: int, answers: Answers
 ) -> bytes:
@@ -80,6 +88,7 @@ def packing_refusals(
     broker: ProducingBroker, connection: Connection, correlation_id: int, version: int, answers: Answers
 ) -> Slices[bytes]:
     """With the leaders of partitions that are led elsewhere (KIP-951)."""
+    note_errors(broker, answers)
     leaders: dict[tuple[str | bytes, int], tuple[int, int]] = {}
     if version >= LEADER_HINTS_FROM:
         for topic, partitions in answers:
@@ -190,6 +199,7 @@ class Produce:
                 answers = yield from self._appending(topics)
         if self._acks == ACKS_NONE:
             if self.is_refused:
+                note_errors(self._broker, answers)
                 self._connection.close("a batch sent with acks=0 was refused")
             return None
         if not self._waiting:
@@ -453,10 +463,10 @@ class Produce:
         guard = self._guards.get(place) if self._guards else None
         appended = partition.append(batch, start, stop, self._now_ms, self._zstd_allowed, guard, looked)
         if not appended.error and not appended.duplicate:
-            metrics = self._broker.metrics
-            metrics.produced_batches += 1
-            metrics.produced_bytes += stop - start
-            metrics.produced_messages += appended.last_offset - appended.base_offset + 1
+            traffic = partition.traffic
+            traffic.batches_in += 1
+            traffic.bytes_in += stop - start
+            traffic.messages_in += appended.last_offset - appended.base_offset + 1
         return appended
 
     def _refuse(

@@ -24,6 +24,7 @@ from moldau.replication.fetch_session import TopicRef
 from moldau.replication.partition import Partition
 from moldau.replication.quota import throttled_partitions
 from moldau.replication.replication import Replication
+from moldau.replication.traffic import TopicTraffic
 from moldau.runtime.ports import Tasks
 
 logger = logging.getLogger(__name__)
@@ -62,6 +63,7 @@ class Replicas:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.partitions_of: dict[TopicRef, dict[int, Partition]] = {}
         """By the topic's name, and by the bytes of its id."""
+        self.traffic = TopicTraffic()
         self.offline: set[TopicPartition] = set()
         """Those whose disk has failed."""
         self.on_disk: Callable[[Partition], object] = lambda _partition: None
@@ -221,7 +223,8 @@ class Replicas:
         high_watermark = self.log_manager.checkpointed_high_watermarks.pop(place, 0)
         # It leads nothing before it is told so in this life.
         unled = state._replace(leader=NO_LEADER, leader_epoch=-1, partition_epoch=-1)
-        partition = Partition(self._replication, topic.topic_id, unled, log, high_watermark)
+        traffic = self.traffic.of(topic.name)
+        partition = Partition(self._replication, topic.topic_id, unled, log, high_watermark, traffic)
         self.partitions[place] = partition
         for reference in (topic.name, topic.topic_id.bytes):
             self.partitions_of.setdefault(reference, {})[place.partition] = partition
@@ -272,6 +275,8 @@ class Replicas:
             of_topic.pop(closed.place.partition, None)
             if not of_topic:
                 self.partitions_of.pop(reference, None)
+        if closed.place.topic not in self.partitions_of:
+            self.traffic.forget(closed.place.topic)
         self.offline.discard(closed.place)
         partition.close(is_deleted=closed.topic_id not in self._image.topic_by_id)
         self._on_role(partition)

@@ -31,7 +31,7 @@ from moldau.broker.backlog import Backlog
 from moldau.broker.connection import Connection
 from moldau.broker.data_folders import Seldom
 from moldau.broker.intake import Intake
-from moldau.broker.metrics import Metrics
+from moldau.broker.metrics.counters import Metrics
 from moldau.broker.slot import Answer
 from moldau.config.listeners import Endpoint
 from moldau.runtime.line import Line

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from moldau.broker.metrics.counters import UNTIMED
 from moldau.runtime.ports import File
 
 if TYPE_CHECKING:
@@ -30,13 +31,26 @@ class Slot:
     """The place of an answer that is not there yet. `on_cancel` is called when the client goes away before it is,
     `hurry` when another request of the client waits behind it."""
 
-    __slots__ = ("answer", "connection", "held_bytes", "hurry", "is_filled", "is_produce", "on_cancel")
+    __slots__ = (
+        "answer",
+        "began_s",
+        "connection",
+        "durations",
+        "held_bytes",
+        "hurry",
+        "is_filled",
+        "is_produce",
+        "on_cancel",
+    )
 
     def __init__(self, connection: Connection, is_produce: bool, held_bytes: int = 0) -> None:
         self.connection = connection
         self.is_produce = is_produce
         self.held_bytes = held_bytes
         """Of the request, which is kept until it is answered."""
+        self.durations = UNTIMED
+        self.began_s = 0.0
+        """When the request was taken up, and where it is noted how long it took."""
         self.answer: Answer | None = None
         self.is_filled = False
         self.on_cancel: Callable[[], object] | None = None

@@ -12,18 +12,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from moldau.broker.metrics import Sample
+from moldau.broker.metrics.text import Sample, Samples, labelled, plain
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.records import NO_LEADER
 from moldau.replication.leader import UNKNOWN_OFFSET
 from moldau.replication.partition import Partition
 from moldau.replication.replication import Replication
+from moldau.runtime.line import Slices, whole
 
 if TYPE_CHECKING:
     from moldau.broker.node import Broker
 
 NAMED_MAX = 20
 """Partitions that /health names; the others are counted."""
+PARTITIONS_PER_PAUSE = 200
 
 
 @dataclass(slots=True)
@@ -45,8 +47,14 @@ class Standing:
 
 
 def standing_of(partitions: Iterable[Partition]) -> Standing:
+    return whole(judging(partitions))
+
+
+def judging(partitions: Iterable[Partition]) -> Slices[Standing]:
     standing = Standing()
-    for partition in partitions:
+    for number, partition in enumerate(partitions, 1):
+        if number % PARTITIONS_PER_PAUSE == 0:
+            yield
         leader, state = partition.leader, partition.state
         if leader is None:
             if state.leader == NO_LEADER:
@@ -75,112 +83,58 @@ def _add_lags(lags: dict[int, Lag], partition: Partition) -> None:
         lag.messages_max = max(lag.messages_max, behind)
 
 
-def leaderless_in(image: ClusterImage) -> int:
-    return sum(state.leader == NO_LEADER for topic in image.topics.values() for state in topic.partitions)
+def leaderless_in(image: ClusterImage) -> Slices[int]:
+    count = 0
+    for topic in list(image.topics.values()):
+        count += sum(state.leader == NO_LEADER for state in topic.partitions)
+        yield
+    return count
 
 
 # For /metrics
 
 
-def standing_samples(broker: Broker) -> Iterator[Sample]:
-    standing = standing_of(broker.partitions.values())
-    image = broker.image
-    gauges: list[tuple[str, str, float]] = [
-        ("moldau_partitions_led", "Partitions that this broker leads.", standing.leaders),
-        (
-            "moldau_partitions_under_replicated",
-            "Partitions led here of which a replica is not in sync.",
-            len(standing.under_replicated),
-        ),
-        (
-            "moldau_partitions_under_min_isr",
-            "Partitions led here that refuse acks=all for lack of replicas in sync.",
-            len(standing.under_min_isr),
-        ),
-        (
-            "moldau_partitions_without_leader",
-            "Partitions held here that nobody leads.",
-            len(standing.leaderless),
-        ),
-        ("moldau_writes_waiting", "Writes that wait for replicas now.", broker.replication.writes_waiting),
-        ("moldau_brokers", "Brokers that are alive, as this one knows.", len(image.brokers)),
-        ("moldau_active_controller", "1 on the controller.", int(broker.active_controller is not None)),
-    ]
+def standing_samples(broker: Broker) -> Samples:
+    standing = yield from judging(list(broker.partitions.values()))
+    yield plain("moldau_partitions_led", standing.leaders)
+    yield plain("moldau_partitions_under_replicated", len(standing.under_replicated))
+    yield plain("moldau_partitions_under_min_isr", len(standing.under_min_isr))
+    yield plain("moldau_partitions_without_leader", len(standing.leaderless))
+    yield plain("moldau_writes_waiting", broker.replication.writes_waiting)
+    yield plain("moldau_brokers", len(broker.image.brokers))
+    yield plain("moldau_active_controller", int(broker.active_controller is not None))
     controller = broker.active_controller
     if controller is not None:
         of_cluster = controller.image
         fenced = len(of_cluster.registered) - len(of_cluster.brokers)
-        gauges += [
-            ("moldau_controller_fenced_brokers", "Registered brokers that are not alive.", fenced),
-            (
-                "moldau_controller_offline_partitions",
-                "Partitions of the cluster that nobody leads.",
-                leaderless_in(of_cluster),
-            ),
-        ]
-    for name, text, value in gauges:
-        yield Sample(name, "gauge", text, (("", value),))
+        yield plain("moldau_controller_fenced_brokers", fenced)
+        yield plain("moldau_controller_offline_partitions", (yield from leaderless_in(of_cluster)))
     yield from _lag_samples(standing.lags)
     yield from _throttle_samples(broker.replication)
-    yield from _counters(broker)
+    yield plain("moldau_in_sync_shrinks_total", broker.in_sync.shrinks)
+    yield plain("moldau_in_sync_growths_total", broker.in_sync.growths)
+    yield plain("moldau_leader_elections_total", broker.replication.elections)
+    yield plain("moldau_unclean_leader_elections_total", broker.replication.unclean_elections)
+    yield plain("moldau_controller_elections_total", broker.office.elections)
+    replicated = broker.fetchers.fetched_bytes if hasattr(broker, "fetchers") else 0
+    yield plain("moldau_replicated_bytes_total", replicated)
 
 
-def _throttle_samples(replication: Replication) -> Iterator[Sample]:
+def _throttle_samples(replication: Replication) -> Samples:
     """KIP-73; Kafka's `LeaderReplication` and `FollowerReplication` byte rates."""
     rates = (
-        ('side="leader"', replication.leader_throttle.rate),
-        ('side="follower"', replication.follower_throttle.rate),
+        (labelled(side="leader"), replication.leader_throttle.rate),
+        (labelled(side="follower"), replication.follower_throttle.rate),
     )
+    yield Sample("moldau_replication_throttled_bytes_per_second", rates)
+
+
+def _lag_samples(lags: dict[int, Lag]) -> Samples:
+    told = [(labelled(follower=str(replica)), lags[replica]) for replica in sorted(lags)]
+    yield Sample("moldau_follower_lag_messages", tuple((labels, lag.messages) for labels, lag in told))
     yield Sample(
-        "moldau_replication_throttled_bytes_per_second",
-        "gauge",
-        "Bytes of throttled replicas, of late.",
-        rates,
+        "moldau_follower_lag_messages_max", tuple((labels, lag.messages_max) for labels, lag in told)
     )
-
-
-def _lag_samples(lags: dict[int, Lag]) -> Iterator[Sample]:
-    for name, text, attribute in (
-        (
-            "moldau_follower_lag_messages",
-            "Offsets by which a follower is behind, over all partitions led here.",
-            "messages",
-        ),
-        (
-            "moldau_follower_lag_messages_max",
-            "Offsets by which a follower is behind in its slowest partition.",
-            "messages_max",
-        ),
-    ):
-        values = tuple(
-            (f'follower="{replica}"', getattr(lags[replica], attribute)) for replica in sorted(lags)
-        )
-        yield Sample(name, "gauge", text, values)
-
-
-def _counters(broker: Broker) -> Iterator[Sample]:
-    replicated = broker.fetchers.fetched_bytes if hasattr(broker, "fetchers") else 0
-    for name, text, value in (
-        ("moldau_in_sync_shrinks_total", "In-sync sets that have lost a replica.", broker.in_sync.shrinks),
-        ("moldau_in_sync_growths_total", "In-sync sets that have won a replica.", broker.in_sync.growths),
-        (
-            "moldau_leader_elections_total",
-            "Times that this broker has begun to lead a partition.",
-            broker.replication.elections,
-        ),
-        (
-            "moldau_unclean_leader_elections_total",
-            "Of these, those in which committed records may have been lost.",
-            broker.replication.unclean_elections,
-        ),
-        (
-            "moldau_controller_elections_total",
-            "Times that this broker has become the controller.",
-            broker.office.elections,
-        ),
-        ("moldau_replicated_bytes_total", "Bytes fetched from leaders.", replicated),
-    ):
-        yield Sample(name, "counter", text, (("", value),))
 
 
 # For /health

@@ -285,6 +285,12 @@ class Driver(Generic[ShardT]):
             self._shard.apply_marker(producer, is_commit=is_commit)
 
     @property
+    def shard_now(self) -> ShardT | None:
+        """For a look that changes nothing, and need not be of what is committed. None while it is loaded, or a
+        thread has it."""
+        return self._shard if self.state is State.ACTIVE and not self._is_aside else None
+
+    @property
     def _is_free(self) -> bool:
         """Whether an event can be decided now: nothing waits, and no thread has the shard."""
         return self.state is State.ACTIVE and not self._calls and not self._is_aside

@@ -8,6 +8,7 @@ partition is not led here gets NOT_COORDINATOR, and the client looks for the coo
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Generic
 
@@ -95,6 +96,15 @@ class CoordinatorRuntime(Generic[ShardT]):
     def led(self) -> list[int]:
         """The partitions that this broker coordinates, those that are still being loaded included."""
         return sorted(self._drivers)
+
+    def shard(self, index: int) -> ShardT | None:
+        """A partition's state as it is, for a look within this turn of the loop; None where it cannot be had now."""
+        driver = self._drivers.get(index)
+        return None if driver is None else driver.shard_now
+
+    def states(self) -> Counter[str]:
+        """How many partitions are led here, and are loaded."""
+        return Counter(driver.state.value for driver in self._drivers.values())
 
     @property
     def is_loading(self) -> bool:

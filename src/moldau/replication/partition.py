@@ -32,6 +32,7 @@ from moldau.records.validate import Looked
 from moldau.replication.leader import PartitionLeader
 from moldau.replication.long_polls import Watchers
 from moldau.replication.replication import Replication, Write
+from moldau.replication.traffic import Traffic
 
 NO_EPOCH = -1
 UNCOMMITTED_SIZES_MAX = 1024
@@ -81,6 +82,7 @@ class Partition:
         "topic_id",
         "topic_id_bytes",
         "topic_partition",
+        "traffic",
         "turns",
         "watchers",
     )
@@ -92,12 +94,15 @@ class Partition:
         state: PartitionState,
         log: Log,
         high_watermark: int = 0,
+        traffic: Traffic | None = None,
     ) -> None:
-        """`high_watermark`: as it was checkpointed; what was committed after that is found out again."""
+        """`high_watermark`: as it was checkpointed; what was committed after that is found out again. `traffic`: of
+        its topic."""
         self._replication = replication
         self.topic_partition: TopicPartition = log.topic_partition
         self.topic_id = topic_id
         self.topic_id_bytes = topic_id.bytes
+        self.traffic = traffic or Traffic()
         self.log = log
         log.on_start_moved = self._tell_followers
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.next_offset)

@@ -16,7 +16,7 @@ from moldau.broker import backlog
 from moldau.broker.backlog import Backlog
 from moldau.broker.connection import Connection
 from moldau.broker.intake import Intake
-from moldau.broker.metrics import Metrics
+from moldau.broker.metrics.counters import Metrics
 from moldau.broker.slot import Slot
 from moldau.runtime.line import Line
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ from moldau.base.limits import (
     HTTP_WORK_SHARE,
 )
 from moldau.broker.http import HttpServer
+from moldau.runtime.line import Line, Slices
 
 HEALTH = b"GET /health HTTP/1.1\r\nHost: here\r\n\r\n"
 METRICS = b"GET /metrics HTTP/1.1\r\n\r\n"
@@ -72,21 +74,47 @@ class Stage:
         self.made = 0
         self._metrics = metrics
         self._makes_s = makes_s
+        self.is_waiting = self.fails = False
+        self.turns: list[Callable[[], object]] = []
+        self.tasks: list[Coroutine[Any, Any, None]] = []
         self._timers: dict[object, tuple[float, Callable[[], object]]] = {}
         runtime: Any = SimpleNamespace(
             clock=SimpleNamespace(monotonic=lambda: self.now_s),
-            tasks=SimpleNamespace(call_later=self._call_later),
+            tasks=SimpleNamespace(
+                call_later=self._call_later, call_soon=self.turns.append, spawn=self._spawn
+            ),
             net=SimpleNamespace(listen=self._listen),
         )
-        HttpServer(runtime, self._make_metrics, lambda: (True, {"status": "ok"})).listen("", 0)
+        line = Line(runtime.clock, runtime.tasks)
+        HttpServer(runtime, line, self._metrics_of, lambda: (True, {"status": "ok"})).listen("", 0)
 
     def _listen(self, host: str, port: int, accept: Callable[[Any], None]) -> None:
         self._accept = accept
 
-    def _make_metrics(self) -> str:
+    async def _metrics_of(self) -> Slices[str]:
+        while self.is_waiting:
+            await asyncio.sleep(0)
+        return self._make_metrics()
+
+    def _make_metrics(self) -> Slices[str]:
+        yield
+        if self.fails:
+            raise ValueError("it fails")
         self.made += 1
         self.now_s += self._makes_s
         return self._metrics
+
+    def _spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+        self.tasks.append(work)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """A step of the metrics that are being made."""
+        for task in list(self.tasks):
+            try:
+                task.send(None)
+            except StopIteration:
+                self.tasks.remove(task)
 
     def _call_later(self, delay_s: float, callback: Callable[[], object]) -> Any:
         key = object()
@@ -208,3 +236,40 @@ def test_what_takes_no_time_is_always_new() -> None:
     for _ in range(100):
         ask(stage, METRICS)
     assert stage.made == 100
+
+
+def test_metrics_are_made_once_for_all_who_ask_meanwhile() -> None:
+    stage = Stage()
+    stage.is_waiting = True
+    asking = [stage.connect() for _ in range(3)]
+    for stream in asking:
+        stream.client_sends(METRICS)
+    assert ask(stage).startswith(b"HTTP/1.1 200 OK")  # /health, meanwhile
+    assert not any(stream.received for stream in asking)
+    stage.is_waiting = False
+    stage.go_on()
+    for stream in asking:
+        stream.client_sends(b"")
+        assert stream.received.endswith(b"up 1\n")
+    assert stage.made == 1
+    assert ask(stage, METRICS).endswith(b"up 1\n") and stage.made == 2
+
+
+def test_metrics_that_do_not_come_end_the_connection() -> None:
+    stage = Stage()
+    stage.is_waiting = True
+    stream = stage.connect()
+    stream.client_sends(METRICS)
+    stage.pass_time(HTTP_ANSWER_S_MAX)
+    assert stream.is_closed
+    stage.is_waiting = False
+    stage.go_on()
+    assert not stream.received and ask(stage, METRICS).endswith(b"up 1\n")
+
+
+def test_metrics_that_cannot_be_made_are_an_error_and_the_next_are_tried_again() -> None:
+    stage = Stage()
+    stage.fails = True
+    assert ask(stage, METRICS).startswith(b"HTTP/1.1 500")
+    stage.fails = False
+    assert ask(stage, METRICS).startswith(b"HTTP/1.1 200")

@@ -12,7 +12,7 @@ import pytest
 
 from moldau.base.limits import CONNECTIONS_WAITING_MAX, HTTP_CONNECTIONS_MAX, SILENT_S_MAX, TURN_S
 from moldau.broker import server
-from moldau.broker.metrics import Metrics
+from moldau.broker.metrics.counters import Metrics
 from moldau.broker.server import IDLE_SWEEPS_PER_TIMEOUT, SILENT_PAUSE_S, SILENT_PER_TURN, Server
 from moldau.config.listeners import Endpoint
 from moldau.runtime.line import Line

@@ -11,6 +11,7 @@ from moldau.broker.dispatch import answer_of
 from moldau.broker.interface import Request, RequestContext, ServingBroker
 from moldau.runtime.line import in_line
 from moldau.wire.codec import decoding, encoding
+from moldau.wire.error_codes import sliced_counter_of_errors
 from moldau.wire.frames import WireError, client_id_of, parse_request_header, response_header
 
 API_KEY = 58
@@ -37,5 +38,9 @@ async def handle(broker: ServingBroker, context: RequestContext, request: Reques
         response = await answer_of(broker, route, context.within(version, client_id), inner)
     except KafkaError as error:  # it is not the controller any more
         return EnvelopeResponse(None, error.code)
+    errors = broker.metrics.of_api(
+        route.name
+    ).errors  # whoever has forwarded the request does not look into the answer
+    await in_line(context, sliced_counter_of_errors(api_key, version)(response, errors))
     pieces = await in_line(context, encoding(api_key, version, response))
     return EnvelopeResponse(response_header(api_key, version, correlation_id) + b"".join(pieces))

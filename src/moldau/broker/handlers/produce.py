@@ -188,10 +188,10 @@ def _append_lone(
         why_not = refused(broker, index, error, message, log_start_offset)
         return packed_refusals(broker, connection, correlation_id, version, [(topic, [why_not])])
     if not is_duplicate:
-        metrics = broker.metrics
-        metrics.produced_batches += 1
-        metrics.produced_bytes += stop - start
-        metrics.produced_messages += last_offset - base_offset + 1
+        traffic = partition.traffic
+        traffic.batches_in += 1
+        traffic.bytes_in += stop - start
+        traffic.messages_in += last_offset - base_offset + 1
     if acks == ACKS_ALL and partition.high_watermark <= last_offset:
         slot = connection.park(is_produce=True)
         produced = correlation_id, version, topic, index, base_offset, append_time_ms, log_start_offset

@@ -8,7 +8,7 @@ protocol are in the same table; their events are in `consumer.events`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from moldau.base.errors import ErrorCode, KafkaError
@@ -47,7 +47,7 @@ from moldau.coordinator.group.messages import (
     Sync,
     Synced,
 )
-from moldau.coordinator.group.offsets import Offsets
+from moldau.coordinator.group.offsets import Committed, Offsets
 from moldau.coordinator.group.rebalance import Rebalancing, TimerKey
 from moldau.coordinator.group.records import (
     GroupForgotten,
@@ -405,6 +405,17 @@ class GroupShard:
     def list_groups(self) -> list[Listed]:
         """A look at all groups."""
         return [group.listed() for group in self._groups.values()]
+
+    def group_ids(self) -> list[str]:
+        return list(self._groups)
+
+    def listed(self, group_id: str) -> Listed | None:
+        group = self._groups.get(group_id)
+        return None if group is None else group.listed()
+
+    def offsets_of(self, group_id: str) -> Mapping[str, Mapping[int, Committed]]:
+        """What a group has committed: topic -> partition -> offset."""
+        return self._offsets.of_group(group_id)
 
     def delete(self, group_id: str, reply: Reply) -> Decision:
         """A group without members goes with its offsets; where they are many, some of them, and the answer is None."""

@@ -6,14 +6,16 @@ import json
 from typing import Any
 
 from moldau.base.errors import ErrorCode
+from moldau.broker.metrics.text import exposition
 from moldau.broker.node import Broker
+from moldau.runtime.line import whole
 from moldau.sim.world import World
 
 from .trio import LAG_MS, TOPIC, Trio
 
 
 def metrics(broker: Broker) -> dict[str, float]:
-    lines = broker._http.answer("GET", "/metrics")[2].decode().splitlines()
+    lines = whole(exposition(broker.exposed.samples())).splitlines()
     return {
         name.removeprefix("moldau_"): float(value)
         for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
@@ -21,7 +23,7 @@ def metrics(broker: Broker) -> dict[str, float]:
 
 
 def health(broker: Broker) -> tuple[str, Any]:
-    status, _, body = broker._http.answer("GET", "/health")
+    status, _, body = broker._http._answer_health("/health")
     return status, json.loads(body)
 
 

@@ -61,7 +61,7 @@ docs: setup  ## write the generated pages anew
 	$(BIN)/python -m moldau.broker > docs/protocol-support.md
 	$(BIN)/python -m moldau.broker.metrics > docs/metrics.md
 
-interop-setup: setup  ## install what only the interop tests need, where this user may (kcat, Java, Maven)
+interop-setup: setup  ## install what only the interop tests need, where this user may (kcat, Java, Maven, Prometheus)
 	@$(BIN)/python -m bench.setup
 
 $(SPARK_STAMP): $(STAMP) requirements/spark.lock

@@ -2,8 +2,8 @@
 
     python -m bench.setup java     # Java alone, which is all that Spark needs
 
-kcat, Java and Maven come from Debian's packages (`apt-get`, as root); Kafka's own jars and ZooKeeper's are fetched by
-`bench.apache_kafka`. Where something cannot be had, one line says so and the exit code is still 0: the tests
+kcat, Java, Maven and Prometheus come from Debian's packages (`apt-get`, as root); Kafka's own jars and ZooKeeper's are
+fetched by `bench.apache_kafka`. Where something cannot be had, one line says so and the exit code is still 0: the tests
 themselves decide whether they are skipped or, in CI, fail.
 """
 
@@ -19,7 +19,7 @@ from bench.apache_kafka import distribution
 from moldau.cli.zookeeper_ensemble import jars as zookeeper_jars
 from moldau.runtime.real.java import Unavailable, find_java
 
-PACKAGES = {"kcat": "kcat", "java": "openjdk-17-jre-headless", "mvn": "maven"}
+PACKAGES = {"kcat": "kcat", "java": "openjdk-17-jre-headless", "mvn": "maven", "prometheus": "prometheus"}
 """Command -> the Debian package that has it."""
 INSTALL_TIMEOUT_S = 600
 

@@ -38,6 +38,13 @@ def expressions() -> list[tuple[str, str]]:
     return found
 
 
+def documented() -> str:
+    """What docs/monitoring.md says to ask."""
+    page = (MONITORING.parent / "docs" / "monitoring.md").read_text()
+    (expression,) = re.findall(r"```promql\n\s*(.*)\n", page)
+    return str(expression)
+
+
 def impatient_rules() -> str:
     """The rules as they are, but that a condition need not have been true for a while."""
     return re.sub(r"^\s+for: .*\n", "", (MONITORING / "alerts.yml").read_text(), flags=re.MULTILINE)

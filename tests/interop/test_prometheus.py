@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Place
 
-from interop.prometheus import MONITORING, Prometheus, expressions
+from interop.prometheus import MONITORING, Prometheus, documented, expressions
 from interop.prometheus_cases import CASES, Case
 from moldau.testing import Cluster
 from needs import missing
@@ -147,7 +147,7 @@ def test_every_query_of_the_dashboard_has_data_and_a_cluster_that_is_well_raises
     with Cluster(brokers=3, config=CONFIG) as cluster:
         cluster.create_topic("topic", 3)
         with at_work(cluster, "topic"), Prometheus(tmp_path, list(pages(cluster).values())) as prometheus:
-            left = dict(expressions())
+            left = dict([*expressions(), ("as documented", documented())])
             assert len(left) > 40
 
             def have_data() -> bool:

@@ -523,9 +523,9 @@ class Fetch:
                 traffic.messages_out += messages
         if len(self._partitions) < len(self._reads):  # some are refused
             figures = metrics.of_api("Fetch")
-            for _, answer in self._reads:
-                if answer[1]:
-                    figures.note_error(answer[1])
+            for _, (_, error, *_) in self._reads:
+                if error:
+                    figures.note_error(error)
 
 
 def _note_answered(follower: FollowerSession, reads: list[tuple[WantedPartition, Fetched]]) -> None:

@@ -65,3 +65,13 @@ def test_every_panel_says_what_it_shows() -> None:
     panels = [panel for panel in dashboard["panels"] if panel["type"] != "row"]
     assert all(panel["description"] and panel["targets"] for panel in panels)
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+
+
+def test_the_page_has_every_alert_and_what_to_do() -> None:
+    page = (MONITORING.parent / "docs" / "monitoring.md").read_text()
+    told = [
+        name
+        for row in re.findall(r"^\| (Moldau[^|]*)", page, re.MULTILINE)
+        for name in re.findall(r"\w+", row)
+    ]
+    assert sorted(told) == sorted(re.findall(r"- alert: (\w+)", (MONITORING / "alerts.yml").read_text()))

@@ -41,7 +41,7 @@ from moldau.base.limits import (
     WRITTEN_IN_A_FULL_TURN_BYTES_MAX,
 )
 from moldau.broker.metrics.counters import UNTIMED
-from moldau.broker.slot import Answer, FilePart, Slot
+from moldau.broker.slot import Answer, Sending, Slot
 from moldau.peers.peer import SOFTWARE_NAME as PEER_SOFTWARE
 from moldau.runtime.line import Pace
 from moldau.runtime.ports import Buffer, Stream
@@ -543,8 +543,8 @@ class Connection:
         """Send a stretch of the file part at the head of the queue; True when it went out whole."""
         queue = self._queue
         part = queue[0]
-        if type(part) is not _Sending:
-            part = queue[0] = _Sending(part)
+        if type(part) is not Sending:
+            part = queue[0] = Sending(part)
         sent = self.stream.sendfile(part.file, part.position, min(part.left, bytes_max))
         if not sent:
             raise OSError(f"{part.file.path} ends before the answer does")
@@ -591,14 +591,3 @@ class Connection:
 def _buffer_bytes(frame_bytes: int, arrived_bytes: int) -> int:
     grown = max(PRIVATE_BUFFER_BYTES_MIN, arrived_bytes * PRIVATE_BUFFER_GROWTH)
     return min(frame_bytes, grown, arrived_bytes + PRIVATE_BUFFER_STEP_BYTES)
-
-
-class _Sending:
-    """A file part on its way out."""
-
-    __slots__ = ("file", "left", "position")
-
-    def __init__(self, part: FilePart) -> None:
-        self.file = part.file
-        self.position = part.position
-        self.left = part.length

@@ -23,6 +23,17 @@ class FilePart(Protocol):
     def length(self) -> int: ...
 
 
+class Sending:
+    """A file part on its way out."""
+
+    __slots__ = ("file", "left", "position")
+
+    def __init__(self, part: FilePart) -> None:
+        self.file = part.file
+        self.position = part.position
+        self.left = part.length
+
+
 Answer = bytes | list[Any]
 """A whole frame, or its pieces in order: bytes and file parts."""
 

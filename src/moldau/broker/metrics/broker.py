@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import platform
+import sys
 from typing import TYPE_CHECKING
 
 from moldau import __version__
@@ -61,7 +61,7 @@ class BrokerMetrics:
             yield from folder_samples(broker.log_manager.folders)
         yield from self._machine.samples(self._folders)
         yield Sample("moldau_event_loop_delay_seconds", tuple(buckets(self.loop_delay.delays)))
-        build = labelled(version=__version__, python=platform.python_version())
+        build = labelled(version=__version__, python=sys.version.split()[0])
         yield Sample("moldau_build_info", ((build, 1),))
 
 

@@ -13,18 +13,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moldau.base.limits import METRIC_GROUP_TOPICS_MAX
 from moldau.broker.metrics.text import Sample, Samples, labelled
-from moldau.coordinator.group.offsets import Committed
-from moldau.coordinator.group.shard import GroupShard
-from moldau.coordinator.runtime import CoordinatorRuntime
-from moldau.coordinator.transaction.shard import TransactionShard
 from moldau.replication.fetch_session import TopicRef
 from moldau.replication.partition import Partition
 from moldau.replication.traffic import OTHER
 from moldau.runtime.line import Slices
+
+if TYPE_CHECKING:  # loaded when the broker has started
+    from moldau.coordinator.group.offsets import Committed
+    from moldau.coordinator.group.shard import GroupShard
+    from moldau.coordinator.runtime import CoordinatorRuntime
+    from moldau.coordinator.transaction.shard import TransactionShard
 
 ELEMENTS_PER_PAUSE = 500
 GROUPS_PER_PAUSE = 50

@@ -117,8 +117,12 @@ METRIC_GROUP_TOPICS_MAX = 1_000
 """Topics, and pairs of group and topic, that have figures of their own in /metrics; the others are added up under
 "other". All of it is a few thousand lines then, which Prometheus takes in some 10 ms."""
 
-METRIC_DISK_WAIT_S = 0.5
-"""How long /metrics waits for what it asks of the system: a disk that hangs has no figures then."""
+METRIC_WAIT_S = 0.5
+"""How long /metrics waits for what it asks of the system, and of other brokers: a disk that hangs has no figures
+then."""
+
+METRIC_ENDS_MAX = 5_000
+"""Partitions with committed offsets and without a replica here whose leaders are asked where they end."""
 
 DESCRIPTORS_INTERNAL_MIN = 32
 DESCRIPTORS_INTERNAL_MAX = 512

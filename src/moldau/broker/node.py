@@ -143,8 +143,6 @@ class Broker:
             idle_ms_max=config["connections.max.idle.ms"],
             queued_bytes_max=config["queued.max.request.bytes"],
         )
-        self.exposed = BrokerMetrics(self)
-        self._http = HttpServer(runtime, self.line, self.exposed.exposition, self._health)
         self._join_cluster(store, boot_id)
 
     def _join_cluster(self, store: Store, boot_id: str) -> None:
@@ -154,6 +152,8 @@ class Broker:
         silence_s_max = self.config["broker.session.timeout.ms"] / 1000
         self.channel = ControllerChannel(runtime, self.node_id, lambda: self.active_controller, silence_s_max)
         self.channel.others = self._others
+        self.exposed = BrokerMetrics(self)
+        self._http = HttpServer(runtime, self.line, self.exposed.exposition, self._health)
         self.feed = ImageFeed(
             self.tasks, self.node_id, self.image, self.channel, lambda: self.active_controller
         )

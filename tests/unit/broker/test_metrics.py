@@ -9,6 +9,8 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as Place
 
 from golden.recorder import Kafka
 from moldau import __version__
@@ -266,3 +268,39 @@ def test_all_that_is_told_is_in_the_table_and_all_of_the_table_is_told() -> None
     assert len(told) == sum(line.startswith("# TYPE") for line in lines)
     names = [line.rsplit(" ", 1)[0] for line in lines if not line.startswith("#")]
     assert len(names) == len(set(names))
+
+
+def test_the_lag_of_a_group_is_whole_though_its_coordinator_holds_a_part_of_the_topic() -> None:
+    with Cluster(brokers=3, config=CONFIG) as cluster:
+        cluster.create_topic("topic", 3, replicas=1)
+        common = {"bootstrap.servers": cluster.bootstrap_servers}
+        producer = Producer(common)
+        for partition in range(3):
+            for number in range(10 * (partition + 1)):
+                producer.produce("topic", b"%d" % number, partition=partition)
+        producer.flush(30)
+        committed = [Place("topic", partition, 1) for partition in range(3)]
+        Consumer({**common, "group.id": "g"}).commit(offsets=committed, asynchronous=False)
+        lag: dict[str, float] = {}
+        for _ in range(2):
+            for broker in cluster._running_brokers():
+                broker._http._made.clear()
+                lag |= {
+                    name: value
+                    for name, value in values_of(scrape(broker)).items()
+                    if "_lag_" in name and 'g"' in name
+                }
+        assert lag == {
+            'moldau_group_lag_messages{group="g",topic="topic"}': 10 + 20 + 30 - 3,
+            'moldau_group_lag_messages_max{group="g",topic="topic"}': 29,
+            'moldau_group_lag_unknown_partitions{group="g",topic="topic"}': 0,
+        }
+        coordinator = next(
+            b for b in cluster._running_brokers() if b.coordinators.groups.shard(0) is not None
+        )
+        for broker in cluster._running_brokers():
+            if broker is not coordinator:
+                cluster.kill(broker.node_id)
+        coordinator._http._made.clear()
+        told = values_of(scrape(coordinator))
+        assert told['moldau_group_lag_unknown_partitions{group="g",topic="topic"}'] == 2

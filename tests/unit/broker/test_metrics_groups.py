@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from moldau.base.ids import TopicPartition
 from moldau.broker.metrics import groups
 from moldau.broker.metrics.groups import ELEMENTS_PER_PAUSE, GROUPS_PER_PAUSE, GroupFigures
 from moldau.coordinator.group.records import OffsetCommitted, OffsetForgotten
@@ -20,7 +21,8 @@ class Coordinator:
     def __init__(self, shards: int = 1) -> None:
         self.shards: dict[int, GroupShard | None] = {index: self._shard() for index in range(shards)}
         self.ends: dict[str, dict[int, Any]] = {}
-        self._figures = GroupFigures(self.ends)  # type: ignore[arg-type]
+        self.ends_elsewhere: dict[Any, int] = {}
+        self._figures = GroupFigures(self.ends, self.ends_elsewhere.get)  # type: ignore[arg-type]
         self.pauses = 0
 
     def _shard(self) -> GroupShard:
@@ -160,3 +162,23 @@ def test_thousands_of_groups_and_of_offsets_are_looked_at_with_pauses() -> None:
     on.commit("g", "t", dict.fromkeys(range(20 * ELEMENTS_PER_PAUSE), 1))
     on.told()
     assert on.pauses >= 20
+
+
+def test_ends_of_partitions_that_are_not_held_here_count_once_they_are_known() -> None:
+    on = Coordinator()
+    on.hold("topic", {0: 100})
+    on.commit("g", "topic", {0: 90, 1: 10, 2: 5})
+    assert on.told()["group_lag_unknown_partitions" + of("g", "topic")] == 2
+    assert list(on._figures.elsewhere) == [("topic", 1), ("topic", 2)]
+    on.ends_elsewhere[TopicPartition("topic", 2)] = 25
+    told = on.told()
+    assert told["group_lag_messages" + of("g", "topic")] == 10 + 20
+    assert told["group_lag_unknown_partitions" + of("g", "topic")] == 1
+
+
+def test_no_more_than_so_many_ends_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "METRIC_ENDS_MAX", 3)
+    on = Coordinator()
+    on.commit("g", "topic", dict.fromkeys(range(10), 1))
+    on.told()
+    assert len(on._figures.elsewhere) == 3

@@ -93,7 +93,7 @@ def test_where_there_is_no_proc_the_disks_are_told_alone() -> None:
 
 
 def test_a_disk_that_hangs_is_left_out_and_not_asked_again(monkeypatch: Any) -> None:
-    monkeypatch.setattr(machine, "METRIC_DISK_WAIT_S", 0.05)
+    monkeypatch.setattr(machine, "METRIC_WAIT_S", 0.05)
     disk = Disk(FILES)
     disk.hangs.clear()
     told = asyncio.run(look(disk, ["/hangs", "/data"], times=3))

@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 
 from moldau import __version__
 from moldau.base.errors import ErrorCode
+from moldau.base.ids import TopicPartition
 from moldau.broker.data_folders import folder_samples
 from moldau.broker.metrics.cleaner import cleaner_samples
 from moldau.broker.metrics.counters import Metrics
+from moldau.broker.metrics.ends import Ends
 from moldau.broker.metrics.groups import GroupFigures, coordinator_samples, transaction_samples
 from moldau.broker.metrics.loop_delay import LoopDelay
 from moldau.broker.metrics.machine import Machine
 from moldau.broker.metrics.text import Sample, Samples, buckets, exposition, labelled, plain
 from moldau.broker.metrics.topics import topic_samples
 from moldau.broker.standing import standing_samples
+from moldau.metadata.records import NO_LEADER
 from moldau.runtime.line import Slices
 
 if TYPE_CHECKING:
@@ -26,13 +29,22 @@ class BrokerMetrics:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._machine = Machine(broker.runtime)
-        self._groups = GroupFigures(broker.partitions_of)
+        self._ends = Ends(broker.tasks, broker.peers, self._other_leader)
+        self._groups = GroupFigures(broker.partitions_of, self._ends.of)
         self.loop_delay = LoopDelay(broker.runtime)
 
     async def exposition(self) -> Slices[str]:
         """The text, which is made in slices: what has to be waited for is known by now."""
         await self._machine.look(self._folders)
+        await self._ends.look(list(self._groups.elsewhere))
         return exposition(self.samples())
+
+    def _other_leader(self, place: TopicPartition) -> int | None:
+        topic = self._broker.image.topics.get(place.topic)
+        if topic is None or place.partition >= len(topic.partitions):
+            return None
+        leader = topic.partitions[place.partition].leader
+        return None if leader in (NO_LEADER, self._broker.node_id) else leader
 
     @property
     def _folders(self) -> list[str]:

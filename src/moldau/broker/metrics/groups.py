@@ -1,8 +1,8 @@
 """What /metrics has of groups and transactions: those that this broker coordinates.
 
 A group is told by its coordinator alone, so that brokers add up. Its lag is what lies between its committed offsets and
-the high watermarks that this broker knows: of the partitions that it leads, and, up to half a second old, of those that
-it follows. Partitions of which it holds no replica are counted apart.
+the high watermarks: of partitions held here as this broker knows them (followers up to half a second late), of others
+as their leaders have said when they were asked (`ends`), from the second look on. What is not known is counted apart.
 
 It is a look at what was applied, whether or not it is committed. A partition of __consumer_offsets that cannot be
 looked at now (a thread decides on something large there) is told as it was at the last look.
@@ -11,11 +11,12 @@ looked at now (a thread decides on something large there) is told as it was at t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from moldau.base.limits import METRIC_GROUP_TOPICS_MAX
+from moldau.base.ids import TopicPartition
+from moldau.base.limits import METRIC_ENDS_MAX, METRIC_GROUP_TOPICS_MAX
 from moldau.broker.metrics.text import Sample, Samples, labelled
 from moldau.replication.fetch_session import TopicRef
 from moldau.replication.partition import Partition
@@ -62,13 +63,22 @@ class View:
 
 
 class GroupFigures:
-    def __init__(self, partitions_of: Mapping[TopicRef, Mapping[int, Partition]]) -> None:
+    def __init__(
+        self,
+        partitions_of: Mapping[TopicRef, Mapping[int, Partition]],
+        end_of: Callable[[TopicPartition], int | None],
+    ) -> None:
+        """`end_of`: of a partition that is not held here."""
         self._partitions_of = partitions_of
+        self._end_of = end_of
+        self.elsewhere: dict[TopicPartition, None] = {}
+        """Partitions that groups have read and that are not held here, by the last look."""
         self._named: dict[Place, None] = {}
         self._views: dict[int, View] = {}
 
     def samples(self, groups: CoordinatorRuntime[GroupShard]) -> Samples:
         led = groups.led
+        self.elsewhere = {}
         for index in led:
             view = yield from self._view(groups, index)
             if view is not None:
@@ -128,10 +138,17 @@ class GroupFigures:
                 yield
             found.committed += committed.offset
             partition = held.get(index)
-            if partition is None or partition.is_offline:
+            if partition is not None and not partition.is_offline:
+                end: int | None = partition.high_watermark
+            else:
+                place = TopicPartition(topic, index)
+                end = self._end_of(place)
+                if len(self.elsewhere) < METRIC_ENDS_MAX:
+                    self.elsewhere[place] = None
+            if end is None:
                 found.unknown += 1
                 continue
-            lag = max(0, partition.high_watermark - committed.offset)
+            lag = max(0, end - committed.offset)
             found.lag += lag
             found.lag_max = max(found.lag_max, lag)
         return found

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from moldau.base.limits import METRIC_DISK_WAIT_S
+from moldau.base.limits import METRIC_WAIT_S
 from moldau.broker.metrics.text import Sample, Samples, labelled, plain
 from moldau.runtime.ports import Disk, Runtime
 
@@ -37,7 +37,7 @@ class Machine:
                 work = self._look(place, look)
                 self._under_way[place] = self._tasks.spawn(work, name=f"look at {place}")
         with suppress(TimeoutError):
-            async with asyncio.timeout(METRIC_DISK_WAIT_S):
+            async with asyncio.timeout(METRIC_WAIT_S):
                 for task in list(self._under_way.values()):
                     await asyncio.shield(task)
 

@@ -153,15 +153,14 @@ SECTIONS: Final[dict[str, tuple[Family, ...]]] = {
         ),
         _gauge(
             "moldau_group_lag_messages",
-            "Offsets between what a group has committed in a topic and the high watermarks, where this broker holds a"
-            " replica of the partition.",
+            "Offsets between what a group has committed in a topic and the high watermarks of the partitions.",
             "group",
             "topic",
         ),
         _gauge("moldau_group_lag_messages_max", "The same in the slowest partition.", "group", "topic"),
         _gauge(
             "moldau_group_lag_unknown_partitions",
-            "Partitions with a committed offset that this broker holds no replica of: their lag is not counted.",
+            "Partitions with a committed offset whose end is not known now: their lag is not counted.",
             "group",
             "topic",
         ),

@@ -110,5 +110,12 @@ def test_every_folder_of_the_package_is_in_the_map() -> None:
     assert PACKAGES - listed == set()
 
 
+@pytest.mark.parametrize("package", ["log/inspect", "coordinator/group/consumer"])
+def test_a_head_that_maps_its_package_names_each_module(package: str) -> None:
+    head = (SOURCE / package / "__init__.py").read_text()
+    modules = {path.stem for path in (SOURCE / package).glob("*.py")} - {"__init__"}
+    assert {name for name in modules if f"`{name}`" not in head and f"`{name}." not in head} == set()
+
+
 def test_no_line_needs_a_magnifying_glass() -> None:
     assert [line for line in PAGE.splitlines() if len(line) > LINE_CHARACTERS_MAX] == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moldau.coordinator.group.consumer.group import ConsumerGroup
+from moldau.coordinator.group.consumer.holders import Holders
 from moldau.coordinator.group.consumer.protocol import ConsumerProtocol
 from moldau.coordinator.group.consumer.reconcile import Reconciliation
 from moldau.sim.planting import Plants, patched
@@ -18,7 +19,7 @@ for _name in ("load-ends-too-early", "commit-lost-now-and-then"):  # one runtime
 @plant("given-before-it-is-released", promise=5)
 def given_before_it_is_released() -> Iterator[None]:
     """A member gets its target at once, whoever has the partitions still."""
-    with patched(ConsumerGroup, "holder", lambda *_: None):
+    with patched(Holders, "of", lambda *_: {}):
         yield
 
 

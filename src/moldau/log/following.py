@@ -13,10 +13,23 @@ from moldau.base.errors import ErrorCode, KafkaError
 from moldau.log.flush import Flusher
 from moldau.log.rolling import Rolling
 from moldau.log.segment import RELATIVE_OFFSET_MAX, Segment
-from moldau.records.batch import HEADER_BYTES, LENGTH_MIN, MAGIC, BatchHeader, crc_of, read_header
+from moldau.records.batch import (
+    CONTROL,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_AND_BEFORE_BYTES,
+    LENGTH_MIN,
+    MAGIC,
+    TRANSACTIONAL,
+    crc_of,
+)
+from moldau.records.validate import HeaderFields
 
 if TYPE_CHECKING:
     from moldau.log.log import Log
+
+_new_tuple = tuple.__new__
+"""Half the cost of calling a NamedTuple's class."""
 
 
 class BeginsEarlier(Exception):
@@ -41,8 +54,9 @@ class Fetched(NamedTuple):
 class _Batch(NamedTuple):
     start: int
     stop: int
-    header: BatchHeader
     last_offset: int
+    max_timestamp: int
+    header: HeaderFields
 
 
 class Following:
@@ -65,8 +79,10 @@ class Following:
         for _ in range(batches_max):
             if position + HEADER_BYTES > len(buffer):
                 break
-            header = read_header(buffer, position)
-            batch = _Batch(position, position + header.size, header, header.last_offset)
+            header = HEADER.unpack_from(buffer, position)
+            base_offset, length, _, _, _, _, last_delta, _, max_timestamp, _, _, _, _ = header
+            end = position + length + LENGTH_AND_BEFORE_BYTES
+            batch = _new_tuple(_Batch, (position, end, base_offset + last_delta, max_timestamp, header))
             if batch.stop > len(buffer):
                 break
             bad = self._look_at(buffer, batch, next_offset)
@@ -75,9 +91,7 @@ class Following:
             if self._must_roll(batch, run_bytes):
                 flush_due |= self._write(buffer, run, now_ms)
                 run, run_bytes = [], 0
-                self._rolling.segment_for(
-                    batch.stop - batch.start, batch.last_offset, header.max_timestamp, now_ms
-                )
+                self._rolling.segment_for(batch.stop - batch.start, batch.last_offset, max_timestamp, now_ms)
             run.append(batch)
             run_bytes += batch.stop - batch.start
             next_offset, position = batch.last_offset + 1, batch.stop
@@ -88,30 +102,30 @@ class Following:
 
     def _look_at(self, buffer: memoryview, batch: _Batch, next_offset: int) -> KafkaError | None:
         """Why a batch cannot be what the leader has at this place."""
-        header, log = batch.header, self._log
-        if header.magic != MAGIC or header.length < LENGTH_MIN or header.last_offset_delta < 0:
+        base_offset, length, _, magic, crc, _, last_delta, _, _, _, _, _, _ = batch.header
+        if magic != MAGIC or length < LENGTH_MIN or last_delta < 0:
             return self._corrupt(batch, "is malformed")
-        if crc_of(buffer, batch.start, batch.stop) != header.crc:
+        if crc_of(buffer, batch.start, batch.stop) != crc:
             return self._corrupt(batch, "has a wrong checksum")
-        if header.base_offset < next_offset:
+        if base_offset < next_offset:
+            log = self._log
             is_empty = log.next_offset == next_offset and log.size_bytes() == 0
             if is_empty and batch.last_offset >= next_offset:
-                raise BeginsEarlier(header.base_offset, batch.stop - batch.start)
+                raise BeginsEarlier(base_offset, batch.stop - batch.start)
             return self._corrupt(batch, f"comes where {next_offset} is next")
         return None
 
     def _corrupt(self, batch: _Batch, what: str) -> KafkaError:
+        base_offset, *_ = batch.header
         place = self._log.topic_partition
-        return KafkaError(
-            ErrorCode.corrupt_message, f"the leader's batch {batch.header.base_offset} of {place} {what}"
-        )
+        return KafkaError(ErrorCode.corrupt_message, f"the leader's batch {base_offset} of {place} {what}")
 
     def _must_roll(self, batch: _Batch, run_bytes: int) -> bool:
         """Whether the segment may have to be another for it. (Asked again, with the run written.)"""
         segment = self._log.segments.active
         return (
             segment.size + run_bytes + batch.stop - batch.start > self._log.config.segment_bytes
-            or batch.header.max_timestamp > segment.roll_at
+            or batch.max_timestamp > segment.roll_at
             or segment.full
             or batch.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
         )
@@ -135,24 +149,19 @@ class Following:
         return due
 
     def _count_in(self, buffer: memoryview, batch: _Batch, segment: Segment) -> bool:
-        log, header, last_offset = self._log, batch.header, batch.last_offset
-        segment.append(
-            None, batch.stop - batch.start, last_offset, header.max_timestamp, log.config.index_interval_bytes
-        )
+        start, stop, last_offset, max_timestamp, header = batch
+        base_offset, _, leader_epoch, _, _, attributes, _, _, _, producer, epoch, sequence, count = header
+        log = self._log
+        segment.append(None, stop - start, last_offset, max_timestamp, log.config.index_interval_bytes)
         log.next_offset = last_offset + 1
-        if header.leader_epoch != log.epochs.latest:
-            log.assign_epoch(header.leader_epoch, header.base_offset)
-        if header.producer_id >= 0:
-            if header.is_control:
-                log.producing.end(buffer[batch.start : batch.stop], header.base_offset)
+        if leader_epoch != log.epochs.latest:
+            log.assign_epoch(leader_epoch, base_offset)
+        if producer >= 0:
+            if attributes & CONTROL:
+                log.producing.end(buffer[start:stop], base_offset)
             else:
+                transactional = attributes & TRANSACTIONAL != 0
                 log.producing.state.add(
-                    header.producer_id,
-                    header.producer_epoch,
-                    header.base_sequence,
-                    header.base_offset,
-                    last_offset,
-                    header.max_timestamp,
-                    header.is_transactional,
+                    producer, epoch, sequence, base_offset, last_offset, max_timestamp, transactional
                 )
-        return self._flusher.has_policy and self._flusher.note_appended(header.count)
+        return self._flusher.has_policy and self._flusher.note_appended(count)

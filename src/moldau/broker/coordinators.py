@@ -3,8 +3,7 @@
 The broker coordinates what it leads: it takes up a partition of an internal topic when it comes to lead it, and gives
 it up when it does not any more. An internal topic is made when a client first asks for its coordinator.
 
-What decides for groups and transactions is not needed to start: it is imported with the first partition that is led, or
-sooner by `load_soon` where others would wait for that.
+What decides for groups and transactions is imported with the first partition that is led (`loading`).
 """
 
 from __future__ import annotations
@@ -44,12 +43,6 @@ log = logging.getLogger(__name__)
 TRANSACTION_WRITE_TIMEOUT_MS = 5000
 TOPIC_KNOWN_TIMEOUT_S = 1.0
 TOPIC_KNOWN_PAUSE_S = 0.005
-
-
-def load_soon() -> None:
-    """Import what the first group and the first transaction need: in a thread, beside a broker that serves already."""
-    import moldau.coordinator.group.shard
-    import moldau.coordinator.transaction.shard  # noqa: F401 (for what it does)
 
 
 class Coordinators:

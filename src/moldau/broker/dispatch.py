@@ -15,16 +15,17 @@ One loop serves everyone (`runtime.line`). A request of up to INLINE_REQUEST_BYT
 that pauses gets FIRST_SLICE_S, and is answered at once if that is enough. Everything else stands in line: larger
 requests from their first byte on, the rest of longer answers. Meanwhile their connection is served nothing else.
 
-The table made here is what ApiVersions advertises and docs/protocol-support.md lists: there is no second one.
+The table in `handlers` is what ApiVersions advertises and docs/protocol-support.md lists: there is no second one.
 An API or version outside it ends the connection, as Kafka does it, but for ApiVersions, which always gets an answer.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
+from importlib import import_module
 from inspect import iscoroutine
-from types import GeneratorType, ModuleType
+from types import GeneratorType
 from typing import Any, NamedTuple, Protocol
 
 from moldau.base.invariant import InvariantBroken
@@ -51,21 +52,61 @@ from moldau.wire.writer import TooLarge
 
 log = logging.getLogger(__name__)
 
+HANDLERS = "moldau.broker.handlers"
 
-class Route(NamedTuple):
-    """One API that this broker serves."""
 
-    api_key: int
-    name: str
-    min_version: int
-    max_version: int
-    advertised_min_version: int
+class Route:
+    """One API that this broker serves. The module of its handler is imported when `handle`, `serve` or `is_forwarded`
+    is first asked for.
+    """
+
+    __slots__ = (
+        "advertised_min_version",
+        "api_key",
+        "handle",
+        "is_forwarded",
+        "is_internal",
+        "max_version",
+        "min_version",
+        "module",
+        "name",
+        "serve",
+    )
+
     handle: Callable[..., Any] | None
     serve: Callable[..., Answer | None] | None
-    is_internal: bool = False
-    """Between brokers only: it is not advertised to clients, and served before the broker serves clients."""
-    is_forwarded: Callable[[Any], bool] | None = None
+    is_forwarded: Callable[[Any], bool] | None
     """Whether a request is for the controller: one that comes elsewhere is forwarded there (KIP-590)."""
+
+    def __init__(
+        self,
+        module: str,
+        api_key: int,
+        versions: tuple[int, int],
+        *,
+        advertised_min_version: int | None = None,
+        is_internal: bool = False,
+        name: str = "",
+    ) -> None:
+        """`is_internal`: between brokers only. It is not advertised to clients, and served before these are."""
+        self.module = module
+        self.api_key = api_key
+        self.min_version, self.max_version = versions
+        self.advertised_min_version = (
+            self.min_version if advertised_min_version is None else advertised_min_version
+        )
+        self.is_internal = is_internal
+        self.name = name or APIS[api_key].name
+
+    def __getattr__(self, attribute: str) -> Any:
+        """Of what the handler's module has, when it is not imported yet."""
+        if attribute not in ("handle", "serve", "is_forwarded"):
+            raise AttributeError(attribute)
+        module = import_module(f"{HANDLERS}.{self.module}")
+        self.handle = getattr(module, "handle", None)
+        self.serve = getattr(module, "serve", None)
+        self.is_forwarded = getattr(module, "is_forwarded", None)
+        return getattr(self, attribute)
 
 
 class Asked(NamedTuple):
@@ -123,25 +164,6 @@ class Context:
     def within(self, version: int, client_id: str | None) -> Context:
         """Of a request that came within this one (Envelope)."""
         return Context(version, client_id, self.connection)
-
-
-def routes(modules: Iterable[ModuleType]) -> dict[int, Route]:
-    table: dict[int, Route] = {}
-    for module in modules:
-        key: int = module.API_KEY
-        low, high = module.VERSIONS
-        table[key] = Route(
-            api_key=key,
-            name=APIS[key].name if key in APIS else module.NAME,
-            min_version=low,
-            max_version=high,
-            advertised_min_version=getattr(module, "ADVERTISED_MIN_VERSION", low),
-            handle=getattr(module, "handle", None),
-            serve=getattr(module, "serve", None),
-            is_internal=getattr(module, "IS_INTERNAL", False),
-            is_forwarded=getattr(module, "is_forwarded", None),
-        )
-    return dict(sorted(table.items()))
 
 
 async def answer_of(broker: ServingBroker, route: Route, context: RequestContext, request: Request) -> Any:

@@ -163,7 +163,7 @@ async def serve(
     runtime: Runtime, launch: Launch, stopping: asyncio.Event, on_ready: Callable[[str], object]
 ) -> None:
     """Run a broker until `stopping`, and stop it cleanly; `on_ready` is told the bootstrap servers."""
-    from moldau.broker.coordinators import load_soon
+    from moldau.broker.loading import load_the_rest
     from moldau.broker.node import Broker
     from moldau.runtime.real.machine import boot_id
     from moldau.runtime.real.process import tune_gc
@@ -187,7 +187,7 @@ async def serve(
         runtime.tasks.spawn(stop_on_failure(broker, stopping), name="watch for failure")
         write_pid(launch.pid_file)  # only now is the folder ours: until here the file may be another broker's
         on_ready(broker.bootstrap_servers)
-        runtime.tasks.in_thread(load_soon)
+        runtime.tasks.in_thread(load_the_rest)
         log.info("ready" if launch.name else "ready; Ctrl-C stops it", extra=facts(broker, launch))
         await stopping.wait()
         if broker.failure is not None:

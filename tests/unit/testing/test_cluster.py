@@ -88,14 +88,18 @@ def test_nothing_is_left_at_the_end(temporary_folder: Path) -> None:
         socket.create_connection((host, int(port)), timeout=10).close()
 
 
-def test_the_start_imports_nothing_of_what_coordinates_groups_and_transactions() -> None:
+def test_a_start_imports_neither_what_decides_for_groups_nor_the_handlers_of_what_nobody_asks() -> None:
     script = (
-        "import sys, moldau.testing.cluster, moldau.cli.launch, moldau.broker.coordinators as coordinators\n"
-        "late = ('moldau.coordinator.group.shard', 'moldau.coordinator.transaction.shard')\n"
-        "late += ('moldau.coordinator.group.classic', 'moldau.coordinator.group.consumer.group')\n"
-        "assert not set(late) & sys.modules.keys()\n"
-        "coordinators.load_soon()\n"
-        "assert set(late) <= sys.modules.keys()\n"
+        "import sys\n"
+        "from moldau.testing import Cluster\n"
+        "from moldau.broker.loading import load_the_rest\n"
+        "late = {'group.shard', 'group.classic', 'group.consumer.group', 'transaction.shard'}\n"
+        "late = {f'moldau.coordinator.{name}' for name in late}\n"
+        "late |= {f'moldau.broker.handlers.{name}' for name in ('produce', 'join_group', 'describe_configs')}\n"
+        "with Cluster(topics={'orders': 1}):\n"
+        "    assert not late & sys.modules.keys()\n"
+        "    load_the_rest()\n"
+        "    assert late <= sys.modules.keys()\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 

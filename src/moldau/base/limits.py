@@ -55,6 +55,12 @@ ANSWER_BYTES_MAX = 128 * 1024 * 1024
 """The largest answer that is packed (all but Fetch, whose records stay in files): a client that asks for more has its
 connection closed. The settings of 10,000 topics take half of it."""
 
+METADATA_ANSWERS_KEPT_MAX = 64
+METADATA_KEPT_BYTES_MAX = 16 * 1024 * 1024
+METADATA_KEPT_TOPICS_MAX = 64
+"""Metadata answers that are kept as they are sent until the cluster changes, what they hold in all (an answer for
+10,000 partitions has some 500 KB), and for how many named topics one is kept; an answer for all topics always is."""
+
 OUTPUT_BYTES_HELD_MAX = 1024 * 1024
 """Answers in memory that the client has not taken yet; past it, no more of its requests are read."""
 

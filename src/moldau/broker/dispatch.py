@@ -2,7 +2,8 @@
 
 A handler module declares `API_KEY`, `VERSIONS = (min, max)` and either
 - `handle(broker, context, request)`: gets the decoded request and a role of the broker (`broker.interface`), returns an
-  answer (`broker.answers`), a coordinator's `Reply` that will have it, or a coroutine. What takes long for many
+  answer (`broker.answers`; `Packed`: one whose bytes were kept), a coordinator's `Reply` that will have it, or a
+  coroutine. What takes long for many
   elements pauses: a coroutine by `await context.breathe()`, and a handler that is a generator, and returns any of
   these, by `yield`; or
 - `serve(broker, connection, frame, position, version, correlation_id)`: gets the raw frame, returns the whole answer,
@@ -32,6 +33,7 @@ from moldau.base.invariant import InvariantBroken
 from moldau.base.limits import DECODED_REQUEST_BYTES_MAX, FIRST_SLICE_S, INLINE_REQUEST_BYTES_MAX
 from moldau.broker.connection import Connection
 from moldau.broker.interface import Request, RequestContext, ServingBroker
+from moldau.broker.kept_answers import Packed
 from moldau.broker.metrics.counters import Metrics
 from moldau.broker.slot import Answer, Slot
 from moldau.coordinator.reply import Reply
@@ -271,6 +273,9 @@ class Dispatcher:
         if type(response) is Reply:
             response = response.response
         api_key, version = asked.route.api_key, asked.version
+        if type(response) is Packed:
+            self._figures[api_key].add_errors(response.errors)
+            return asked.frame_of(response.pieces)
         counter_of_errors(api_key, version)(response, self._figures[api_key].errors)
         return asked.frame(encode_response(api_key, version, response))
 
@@ -327,8 +332,12 @@ class Dispatcher:
 
     def _encode_then_fill(self, slot: Slot, asked: Asked, response: Any) -> Slices[None]:
         api_key, version = asked.route.api_key, asked.version
-        yield from sliced_counter_of_errors(api_key, version)(response, self._figures[api_key].errors)
-        pieces = yield from encoding(api_key, version, response)
+        if type(response) is Packed:
+            self._figures[api_key].add_errors(response.errors)
+            pieces = response.pieces
+        else:
+            yield from sliced_counter_of_errors(api_key, version)(response, self._figures[api_key].errors)
+            pieces = yield from encoding(api_key, version, response)
         slot.fill(asked.frame(pieces[0]) if len(pieces) == 1 else asked.frame_of(pieces))
 
     def _fill(self, slot: Slot, asked: Asked, response: Any) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # the parts whose modules a role's user need not load
     from moldau.broker.channel import ControllerChannel
     from moldau.broker.connection import Connection
     from moldau.broker.dispatch import Context, Route
+    from moldau.broker.kept_answers import KeptAnswers
     from moldau.broker.metrics.counters import Metrics
     from moldau.broker.node import Broker
     from moldau.broker.office import Office
@@ -132,6 +133,11 @@ class AdminBroker(ClusterView, Protocol):
     @property
     def channel(self) -> ControllerChannel:
         """To the controller, wherever it is."""
+        ...
+
+    @property
+    def kept_answers(self) -> KeptAnswers:
+        """To Metadata requests."""
         ...
 
 

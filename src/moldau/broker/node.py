@@ -26,6 +26,7 @@ from moldau.broker.feed import ImageFeed
 from moldau.broker.handlers import ROUTES
 from moldau.broker.http import HttpServer
 from moldau.broker.in_sync import InSyncSets
+from moldau.broker.kept_answers import KeptAnswers
 from moldau.broker.membership import Location, Membership
 from moldau.broker.metrics.broker import BrokerMetrics
 from moldau.broker.metrics.counters import Metrics
@@ -99,6 +100,7 @@ class Broker:
         self.metrics = Metrics()
         self.routes = ROUTES
         self.image = ClusterImage("")
+        self.kept_answers = KeptAnswers()
         self.log_manager: LogManager
         self.log_cleaner: LogCleaner
         self.coordinators: Coordinators

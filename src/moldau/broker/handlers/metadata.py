@@ -18,26 +18,34 @@
 A client asks for topics by name or id, or for all of them (no list). A topic that is not there is created where the
 client and `auto.create.topics.enable` allow it, and is in the same answer: Kafka's AutoTopicCreationManager creates it
 behind an UNKNOWN_TOPIC_OR_PARTITION, so clients are ready for either.
+
+An answer is kept as it was sent until the cluster changes (`kept_answers`): all clients of a large cluster ask for it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Hashable, Sequence
 from uuid import UUID
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.internal_topics import INTERNAL_TOPICS
+from moldau.base.limits import METADATA_KEPT_TOPICS_MAX
 from moldau.broker.advertised import endpoint_of
 from moldau.broker.answers.common import OPERATIONS_UNASKED
 from moldau.broker.answers.metadata import MetadataResponse, MetadataResponseBroker, TopicShown
 from moldau.broker.interface import AdminBroker, Request, RequestContext
+from moldau.broker.kept_answers import Packed, in_larger_pieces
 from moldau.broker.topic_view import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, Viewer, controller_shown
 from moldau.controller.names import invalid_topic_name
 from moldau.controller.topics import NewTopic
 from moldau.runtime.line import Slices, in_line
+from moldau.wire.codec import encoding
+from moldau.wire.error_codes import sliced_counter_of_errors
 
 log = logging.getLogger(__name__)
+
+Answer = MetadataResponse | Packed
 
 API_KEY = 3
 VERSIONS = (0, 13)
@@ -50,21 +58,21 @@ _TOLD = (ErrorCode.invalid_topic_exception, ErrorCode.invalid_replication_factor
 
 def handle(
     broker: AdminBroker, context: RequestContext, request: Request
-) -> MetadataResponse | Slices[MetadataResponse | Awaitable[MetadataResponse]]:
+) -> Answer | Slices[Answer | Awaitable[MetadataResponse]]:
     if asks_for_all(context.version, request.topics):
-        return _answer_for_all(broker, context, request)
+        return _kept_or_made(broker, context, request, None, _answer_for_all(broker, context, request))
     if context.version < BY_ID_SINCE_VERSION and any(
         _id(asked) is not None or asked.name is None for asked in request.topics
     ):
         return _refused(request)
     if getattr(request, "allow_auto_topic_creation", True) and broker.config["auto.create.topics.enable"]:
         return _answer_or_create(broker, context, request)
-    return _answer_for(broker, context, request, {})
+    return _answer_named(broker, context, request)
 
 
 def _answer_or_create(
     broker: AdminBroker, context: RequestContext, request: Request
-) -> Slices[MetadataResponse | Awaitable[MetadataResponse]]:
+) -> Slices[Answer | Awaitable[MetadataResponse]]:
     missing: dict[str, None] = {}
     for asked in request.topics:
         name = asked.name
@@ -74,7 +82,53 @@ def _answer_or_create(
             yield
     if missing:
         return _create_then_answer(broker, context, request, list(missing))
-    return (yield from _answer_for(broker, context, request, {}))
+    return (yield from _answer_named(broker, context, request))
+
+
+def _answer_named(broker: AdminBroker, context: RequestContext, request: Request) -> Slices[Answer]:
+    making = _answer_for(broker, context, request, {})
+    if len(request.topics) > METADATA_KEPT_TOPICS_MAX:
+        return (yield from making)
+    named = tuple([(asked.name, _id(asked)) for asked in request.topics])
+    return (yield from _kept_or_made(broker, context, request, named, making))
+
+
+def _kept_or_made(
+    broker: AdminBroker,
+    context: RequestContext,
+    request: Request,
+    named: tuple[tuple[str | None, UUID | None], ...] | None,
+    making: Slices[MetadataResponse],
+) -> Slices[Packed]:
+    """The answer to who asks for these topics, or for all. Of many who ask at the same time the others find what the
+    first has made."""
+    image, kept = broker.image, broker.kept_answers
+    version = image.version
+    head = _answer(broker, context, request, [])
+    shape: Hashable = (context.version, context.listener_name, _operations(request), head, named)
+    while True:
+        answer = kept.get(image.version, shape)
+        if answer is not None:
+            making.close()
+            return answer
+        try:
+            next(making)
+        except StopIteration as end:
+            response: MetadataResponse = end.value
+            break
+        yield
+    errors: dict[int, int] = {}
+    yield from sliced_counter_of_errors(API_KEY, context.version)(response, errors)
+    pieces = yield from encoding(API_KEY, context.version, response)
+    answer = Packed((yield from in_larger_pieces(pieces)), errors)
+    if image.version == version:
+        kept.put(version, shape, answer, _memory_of(head, named))
+    return answer
+
+
+def _memory_of(head: MetadataResponse, named: tuple[tuple[str | None, UUID | None], ...] | None) -> int:
+    """About as many bytes as what an answer is kept by."""
+    return 500 + 300 * len(head.brokers) + sum([200 + 4 * len(name or "") for name, _ in named or ()])
 
 
 def _answer_for_all(

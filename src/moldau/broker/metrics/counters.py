@@ -6,7 +6,7 @@ Traffic by topic is counted in `replication.traffic`.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -48,6 +48,10 @@ class ApiFigures:
 
     def note_error(self, error: int) -> None:
         self.errors[error] = self.errors.get(error, 0) + 1
+
+    def add_errors(self, errors: Mapping[int, int]) -> None:
+        for error, count in errors.items():
+            self.errors[error] = self.errors.get(error, 0) + count
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from moldau.base.ids import TopicPartition
+from moldau.broker.kept_answers import KeptAnswers, Packed
 from moldau.config.broker import BrokerConfig
 from moldau.controller.brokers import Registration
 from moldau.controller.controller import Controller
@@ -44,6 +45,7 @@ class AdminBroker:
         self.partitions: dict[TopicPartition, Any] = {}
         self.active_controller = self.controller
         self.channel = self
+        self.kept_answers = KeptAnswers()
 
     async def create_topics(self, topics: Any) -> list[tuple[Any, str | None]]:
         """As the channel to the controller does it."""
@@ -128,7 +130,10 @@ class AdminBroker:
             response = whole(response)
         if iscoroutine(response):
             response = asyncio.run(response)
-        answer = encode_response(handler.API_KEY, version, response)
+        is_packed = isinstance(response, Packed)
+        answer = (
+            b"".join(response.pieces) if is_packed else encode_response(handler.API_KEY, version, response)
+        )
         return decode_response(handler.API_KEY, version, memoryview(answer), 0)
 
 

@@ -13,6 +13,7 @@ import pytest
 from moldau.base.errors import ErrorCode
 from moldau.broker.dispatch import Route
 from moldau.broker.handlers import ROUTES
+from moldau.broker.kept_answers import Packed
 from moldau.coordinator.reply import Reply
 from moldau.wire.schema import FieldSpec, field_specs, message_class
 
@@ -27,8 +28,9 @@ TYPED = {
 
 
 def answer_of(route: Route) -> Any:
-    """The one type that a handler answers with, whether at once, later, or through a coordinator's reply."""
-    (answer,) = set(answers_in(get_type_hints(route.handle)["return"])) - {Reply}
+    """The one type that a handler answers with, whether at once, later, or through a coordinator's reply. `Packed` are
+    the bytes of one that was made before."""
+    (answer,) = set(answers_in(get_type_hints(route.handle)["return"])) - {Reply, Packed}
     return answer
 
 

@@ -9,7 +9,9 @@ from uuid import UUID
 import pytest
 
 from moldau.base.errors import ErrorCode
+from moldau.base.limits import METADATA_KEPT_TOPICS_MAX
 from moldau.broker.handlers import metadata
+from moldau.runtime.line import whole
 
 from .admin_broker import AdminBroker, versions
 
@@ -163,3 +165,74 @@ def test_brokers_without_the_clients_listener_are_out_of_its_reach(version: int)
     assert (partition.replica_nodes, partition.isr_nodes) == ((1,), (1,))
     if version >= 5:
         assert partition.offline_replicas == (1,)
+
+
+def test_what_is_asked_again_is_packed_once_until_the_cluster_changes(broker: AdminBroker) -> None:
+    for names in (None, ["a"], ["a", "b"]):
+        before = broker.kept_answers.hits
+        first, again = ask(broker, 12, names), ask(broker, 12, names)
+        assert first == again
+        assert broker.kept_answers.hits == before + 1
+    broker.create("c")
+    assert [topic.name for topic in ask(broker, 12, None).topics] == ["a", "b", "c"]
+    assert len(broker.kept_answers) == 1, "what was kept of the cluster before is gone"
+
+
+def test_an_answer_is_kept_for_those_who_ask_the_same_in_the_same_way(broker: AdminBroker) -> None:
+    own = ask(broker, 12, None)
+    for other in (
+        ask(broker, 11, None),
+        ask(broker, 12, None, operations=True),
+        ask(broker, 12, None, local_address=("10.0.0.6", 9092)),
+        ask(broker, 12, ["a"]),
+        ask(broker, 12, ["b"]),
+        ask(broker, 12, [broker.image.topics["a"].topic_id]),
+    ):
+        assert other != own
+    (node,) = ask(broker, 12, None, local_address=("10.0.0.6", 9092)).brokers
+    assert node.host == "10.0.0.6"
+    assert broker.kept_answers.hits == 1
+
+
+def test_another_controller_or_another_advertised_address_is_told_at_once(broker: AdminBroker) -> None:
+    ask(broker, 12, None)
+    (own,) = broker.image.brokers.values()
+    broker.image.brokers[2] = own._replace(id=2, listeners={"PLAINTEXT": ("other", 9092)})
+    broker.image.controller_id = 2
+    answer = ask(broker, 12, None)
+    assert answer.controller_id == 2
+    assert [(node.node_id, node.host) for node in answer.brokers] == [(1, "10.0.0.5"), (2, "other")]
+
+
+def test_an_answer_that_was_begun_before_a_change_is_not_kept(broker: AdminBroker) -> None:
+    handling = begin(broker, None)
+    next(handling)
+    broker.create("c")
+    whole(handling)
+    assert len(broker.kept_answers) == 0
+
+
+def test_of_those_who_ask_at_the_same_time_the_others_take_what_the_first_has_made(
+    broker: AdminBroker,
+) -> None:
+    first, second = begin(broker, None), begin(broker, None)
+    next(first)
+    next(second)
+    made = whole(first)
+    assert whole(second) is made
+
+
+def test_an_answer_for_many_named_topics_is_not_kept(broker: AdminBroker) -> None:
+    ask(broker, 12, [f"absent-{number}" for number in range(METADATA_KEPT_TOPICS_MAX + 1)])
+    assert len(broker.kept_answers) == 0
+
+
+def begin(broker: AdminBroker, topics: Any) -> Any:
+    request = SimpleNamespace(
+        topics=topics,
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+    context = SimpleNamespace(version=12, listener_name="PLAINTEXT", local_address=("10.0.0.5", 9092))
+    return metadata.handle(broker, context, request)  # type: ignore[arg-type]

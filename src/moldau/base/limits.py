@@ -146,6 +146,15 @@ PRODUCED_INLINE_MAX = 64
 PRODUCED_INLINE_BYTES_MAX = 2 * 1024 * 1024
 """Partitions that a produce request appends to at once, and bytes where it has several; what is more goes in slices."""
 
+CHECKED_INLINE_BYTES_MAX = 256 * 1024
+CHECKED_BYTES_PER_TURN = 1024 * 1024
+CHECKED_BATCHES_PER_TURN = 256
+"""Batches from before the start whose checksums are looked at on the loop when they are first read: of one read, and of
+all reads in a turn, which takes 1 ms then. What is more, or is not in the page cache, is checked in a thread."""
+
+CHECKED_STRETCHES_MAX = 256
+"""Stretches of a segment that are remembered as checked: 4 KB, of each segment that a log keeps at hand."""
+
 COLD_READ_RETRIES_MAX = 8
 """Times that a fetch warms its pages and finds them evicted again before it answers with what it has."""
 

@@ -5,7 +5,7 @@ is done again, alone, within `bounds.HEAVY`: all batches that may take 100 MB go
 in turns of those who ask: many large batches of one client do not keep another's waiting for more than one of them
 each. How many wait is bounded by those who ask: a connection has `ANSWERS_PARKED_MAX` requests under way.
 
-One `Aside` serves all logs of a broker, so that its bounds are the broker's.
+One `Aside` serves all logs of a broker, so that its bounds are the broker's, as is that of what is checked on the loop.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable, Hashable
 from typing import TypeVar
 
 from moldau.base.limits import ASIDE_BATCHES_MAX, HEAVY_BATCHES_MAX
+from moldau.log.checked import ChecksPerTurn
 from moldau.log.marks import RememberedMarks
 from moldau.records.bounds import ASIDE, HEAVY, Bounds, TooMuch
 from moldau.runtime.ports import Tasks
@@ -24,13 +25,14 @@ T = TypeVar("T")
 
 
 class Aside:
-    __slots__ = ("_heavy", "_ordinary", "_tasks", "marks")
+    __slots__ = ("_heavy", "_ordinary", "_tasks", "checks", "marks")
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
         self._ordinary = Lane(ASIDE_BATCHES_MAX)
         self._heavy = Lane(HEAVY_BATCHES_MAX)
         self.marks = RememberedMarks()
+        self.checks = ChecksPerTurn(tasks)
 
     async def run(self, who: Hashable, work: Callable[[Bounds], T | TooMuch]) -> T:
         """What the work gives back, done in a thread: within ordinary bounds, or else within those of the largest."""

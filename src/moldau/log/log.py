@@ -31,7 +31,7 @@ from moldau.log.index import read_nowait
 from moldau.log.loaded import LoadedLog
 from moldau.log.producers import BatchSeen, ProducerEntry, Producers, Verification
 from moldau.log.producing import Producing
-from moldau.log.reader import EMPTY, Reader, Slice, TimestampOffset
+from moldau.log.reader import EMPTY, Reader, Slice, TimestampOffset, Unchecked
 from moldau.log.removal import Removal
 from moldau.log.reshaping import Reshaping
 from moldau.log.rolling import Rolling
@@ -424,10 +424,11 @@ class Log:
     # Reading
 
     def read(self, offset: int, max_bytes: int, *, below_offset: int, whole_first_batch: bool) -> Slice:
-        """Where the batches from an offset on lie, in whole batches below an offset. No data is read.
+        """Where the batches from an offset on lie, in whole batches below an offset. No data is read, but for what
+        nobody has checked yet.
 
         KafkaError (offset_out_of_range, corrupt_message); BlockingIOError where an index or header page is
-        cold: `warm` it.
+        cold, or much is to be checked: `warm` it.
         """
         if self.failure is not None:
             raise self.failure
@@ -444,6 +445,8 @@ class Log:
             return self._reader.read(
                 offset, next_offset, max_bytes, below_offset, whole_first_batch, read_nowait
             )
+        except Unchecked as unchecked:
+            return self._search.checked_now(unchecked)
         except DamagedSegment as damage:
             raise self._search.explain(damage) from None
 

@@ -37,6 +37,15 @@ UNKNOWN = -1
 EMPTY = Slice(None, 0, 0, UNKNOWN)
 
 
+class Unchecked(BlockingIOError):
+    """Nobody has looked at the checksums of what a read has found."""
+
+    def __init__(self, segment: Segment, part: Slice) -> None:
+        super().__init__(errno.EAGAIN, "it must be checked first", segment.log.path)
+        self.segment = segment
+        self.part = part
+
+
 class TimestampOffset(NamedTuple):
     timestamp: int
     offset: int
@@ -86,7 +95,7 @@ class Reader:
     ) -> Slice:
         """The offset lies in the log, below its next offset and below `below_offset`.
 
-        DamagedBatch where the batch there is known to be damaged; BlockingIOError also where it is not checked.
+        DamagedBatch where the batch there is known to be damaged; Unchecked where nobody has looked.
         """
         segment = self._segments.at(offset)
         known = self._positions.get(offset)
@@ -210,13 +219,13 @@ def _sound_part(segment: Segment, part: Slice, read: Read) -> Slice:
         raise DamagedBatch(part.file, position, what)
     stop = checked.end_from(position, position + part.length)
     if stop == position:
-        raise BlockingIOError(errno.EAGAIN, "it must be checked first", part.file.path)
+        raise Unchecked(segment, part)
     if stop == position + part.length:
         return part
-    return Slice(part.file, position, stop - position, _offset_at(segment, stop, read))
+    return Slice(part.file, position, stop - position, offset_at(segment, stop, read))
 
 
-def _offset_at(segment: Segment, position: int, read: Read) -> int:
+def offset_at(segment: Segment, position: int, read: Read) -> int:
     try:
         return next(headers(segment.log, position, segment.size, read)).header.base_offset
     except (BlockingIOError, DamagedSegment):  # it is not read now: whoever does will be told

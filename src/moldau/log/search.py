@@ -1,7 +1,8 @@
 """What of reading a log may have to wait for the disk: cold and unchecked pages, look-ups by time, damaged indexes.
 
 An index that leads a reader astray is rebuilt (`reindex`), and the search goes on. A batch whose checksum does not
-match is never the answer: not to a fetch (`checked`), and not to a look-up.
+match is never the answer: not to a fetch (`checked`), and not to a look-up. What little a fetch is the first to read
+is checked on the loop, where it is cached.
 
 A look-up by time that would hold the loop, for the records that it has to walk or the batches that it has to pass, is
 made in a thread (`aside`), and the marks that it leaves are remembered (`marks`).
@@ -12,6 +13,7 @@ from __future__ import annotations
 import errno
 import logging
 import struct
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -25,7 +27,7 @@ from moldau.log.disk_errors import DamagedLog
 from moldau.log.index import Read, read_nowait, read_waiting
 from moldau.log.lookup import Lookup
 from moldau.log.marks import Marks
-from moldau.log.reader import Reader, TimestampOffset
+from moldau.log.reader import Reader, Slice, TimestampOffset, Unchecked, offset_at
 from moldau.log.reindex import IndexMender
 from moldau.log.scan import DamagedBatch, DamagedSegment, checked_batches
 from moldau.log.segment import Segment
@@ -74,6 +76,8 @@ class _Seen(NamedTuple):
     """The batches up to here are sound."""
     damage: str | None
     """What is wrong with the batch there, if something is."""
+    batches: int
+    """How many were looked at."""
 
 
 class Search:
@@ -107,14 +111,26 @@ class Search:
             await self.mend(damage)
             return
         if seen is not None and generation == log.segments.generation:
-            self._note(seen)
+            _note(log.segments.at(seen.base_offset), seen)
 
-    def _note(self, seen: _Seen) -> None:
-        segment = self._log.segments.at(seen.base_offset)
-        if seen.stop > seen.start:
-            segment.checked.add(seen.start, seen.stop)
-        if seen.damage is not None:
-            segment.checked.add_bad(seen.stop, seen.damage)
+    def checked_now(self, unchecked: Unchecked) -> Slice:
+        """As much of what a read has found as can be checked on the loop, and is sound: what is little, and cached.
+        BlockingIOError where it is for a thread, which also tells what is damaged."""
+        segment, part = unchecked.segment, unchecked.part
+        checks = self._aside.checks
+        batches_max = checks.allowed(part.length)
+        if not batches_max or part.file is None:
+            raise unchecked from None
+        bounds = self._reader.bounds_of(segment.base_offset, self._log.next_offset)
+        seen = _check(part.file, part.position, part.length, bounds, read_nowait, batches_max)
+        checks.spend(part.length, seen.batches)
+        _note(segment, seen)
+        if seen.stop == part.position:
+            raise unchecked from None
+        if seen.stop == part.position + part.length:
+            return part
+        next_offset = offset_at(segment, seen.stop, read_nowait)
+        return Slice(part.file, part.position, seen.stop - part.position, next_offset)
 
     # Look-ups by time
 
@@ -251,26 +267,40 @@ def _bring_in(
         part = reader.read(offset, next_offset, max_bytes, next_offset, True, read_waiting)
         if part.file is not None:
             base_offset = _base_offset_of(part.file.path)
-            return _check(part.file, part.position, part.length, reader.bounds_of(base_offset, next_offset))
+            bounds = reader.bounds_of(base_offset, next_offset)
+            return _check(part.file, part.position, part.length, bounds, read_waiting)
     return None
 
 
-def _check(file: File, start: int, length: int, bounds: tuple[int, int]) -> _Seen:
+def _note(segment: Segment, seen: _Seen) -> None:
+    if seen.stop > seen.start:
+        segment.checked.add(seen.start, seen.stop)
+    if seen.damage is not None:
+        segment.checked.add_bad(seen.stop, seen.damage)
+
+
+def _check(
+    file: File, start: int, length: int, bounds: tuple[int, int], read: Read, batches_max: int = sys.maxsize
+) -> _Seen:
     """How many of the batches are sound: their checksums, and their offsets, which no checksum is of."""
     base_offset, end_offset = bounds
     position, next_offset, damage = start, base_offset, None
     last_position = start
+    batches = 0
     try:
-        for batch, _ in checked_batches(file, start, start + length, read_waiting, CHECK_WINDOW_BYTES):
+        for batch, _ in checked_batches(file, start, start + length, read, CHECK_WINDOW_BYTES):
             header = batch.header
+            batches += 1
             if header.base_offset < next_offset or header.next_offset > end_offset:
                 # Of two that contradict each other, none is known to be right.
                 position = last_position if header.base_offset < next_offset else position
                 raise DamagedSegment(file, position, f"offset {header.base_offset} does not belong there")
             last_position, position, next_offset = position, batch.end_position, header.next_offset
+            if batches == batches_max:
+                break
     except DamagedSegment as found:
         damage = found.what
-    return _Seen(base_offset, start, position, damage)
+    return _Seen(base_offset, start, position, damage, batches)
 
 
 def _damaged(segment: Segment, next_offset: int) -> DamagedLog:

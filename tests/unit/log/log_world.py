@@ -17,7 +17,7 @@ from moldau.log.host import LogHost, LogSettings, Owner
 from moldau.log.log import Log
 from moldau.log.manager import LogManager
 from moldau.log.reader import Slice
-from moldau.log.search import _bring_in
+from moldau.log.search import _bring_in, _note
 from moldau.records.compression import Codec
 from moldau.records.record import Record, build_batch, read_records
 from moldau.runtime.ports import Runtime
@@ -421,7 +421,7 @@ def read_checked(log: Log, offset: int, max_bytes: int = 1 << 20) -> Slice:
     except BlockingIOError:
         seen = _bring_in(log._reader.for_checking(), offset, log.next_offset, max_bytes)
         if seen is not None:
-            log._search._note(seen)
+            _note(log.segments.at(seen.base_offset), seen)
         return read()
 
 

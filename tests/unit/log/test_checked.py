@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moldau.base.limits import CHECKED_STRETCHES_MAX
 from moldau.log.checked import Checked
 
 SIZE = 60
@@ -42,3 +43,21 @@ def test_what_is_cut_off_is_forgotten() -> None:
     assert checked.end_from(10, 30) == 30
     assert checked.bad_at(50) is None
     assert checked.end_from(30, 40) == 40, "what is appended is checked"
+
+
+def test_what_touches_is_one_stretch_and_the_furthest_is_forgotten() -> None:
+    far = 10 * CHECKED_STRETCHES_MAX
+    checked = Checked(2 * far)
+    for start in range(0, far, 10):
+        checked.add(start, start + 5)
+    assert len(checked) == CHECKED_STRETCHES_MAX
+    checked.add(far, far + 5)
+    assert len(checked) == CHECKED_STRETCHES_MAX
+    assert checked.end_from(0, 5) == 0
+    assert checked.end_from(far, far + 5) == far + 5
+    for start in range(5, far, 10):
+        checked.add(start, start + 5)
+    assert len(checked) == 1
+    assert checked.end_from(10, far) == far
+    checked.add(far, 2 * far)
+    assert (len(checked), checked.above) == (0, 5)

@@ -9,6 +9,7 @@ import pytest
 from log_world import NOW_MS, Codec, World, append, batch, batches_in, config, data_of, read_all, settle
 
 from moldau.base.errors import ErrorCode, KafkaError
+from moldau.log import checked
 from moldau.log.index import read_waiting
 from moldau.log.log import Log
 from moldau.log.reader import EMPTY, POSITIONS_MAX, UNKNOWN, TimestampOffset
@@ -287,10 +288,13 @@ async def test_the_largest_timestamp_may_lie_below_the_log_start_as_in_kafka() -
     assert log.max_timestamp_offset() == TimestampOffset(NOW_MS + 10_000, 50, 0)
 
 
-async def test_what_was_there_before_the_start_is_checked_once_and_by_a_thread() -> None:
+async def test_what_was_there_before_the_start_is_checked_once_where_it_is_much_by_a_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = World(config(segment_bytes=str(20 * SIZE), index_interval_bytes="300"))
     await filled(90, world)
     log = await world.reopen(clean=True)
+    monkeypatch.setattr(checked, "CHECKED_INLINE_BYTES_MAX", 10 * SIZE - 1)
     with pytest.raises(BlockingIOError, match="must be checked"):
         log.read(20, 10 * SIZE, below_offset=90, whole_first_batch=True)
     await log.warm(20, 10 * SIZE)
@@ -309,3 +313,50 @@ async def test_what_is_read_before_all_of_it_is_checked_says_where_it_ends() -> 
     segment.checked.above = 10 * SIZE
     segment.checked.add(0, 4 * SIZE)
     assert log.read(1, 10**6, below_offset=10, whole_first_batch=True)[1:] == (SIZE, 3 * SIZE, 4)
+
+
+async def test_little_from_before_the_start_is_checked_on_the_loop_where_it_is_first_read() -> None:
+    world = World(config(segment_bytes=str(20 * SIZE), index_interval_bytes="300"))
+    await filled(90, world)
+    log = await world.reopen(clean=True)
+    assert offsets(log, 20, 10 * SIZE) == list(range(20, 30))
+    world.disk.calls.clear()
+    log.read(20, 10 * SIZE, below_offset=90, whole_first_batch=True)
+    again = len(world.disk.calls)
+    assert offsets(log, 50, SIZE) == [50]
+    world.disk.cold = {".log"}
+    with pytest.raises(BlockingIOError):
+        log.read(60, SIZE, below_offset=90, whole_first_batch=True)
+    world.disk.cold = set()
+    world.disk.calls.clear()
+    log.read(20, 10 * SIZE, below_offset=90, whole_first_batch=True)
+    assert len(world.disk.calls) == again, "what was checked is not read again for it"
+
+
+async def test_what_is_checked_in_a_turn_of_the_loop_is_bounded_and_the_next_has_as_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(config(segment_bytes=str(20 * SIZE), index_interval_bytes="300"))
+    await filled(90, world)
+    monkeypatch.setattr(checked, "CHECKED_BATCHES_PER_TURN", 5)
+    log = await world.reopen(clean=True)
+    await asyncio.sleep(0)
+    assert offsets(log, 20, 4 * SIZE) == [20, 21, 22, 23]
+    assert offsets(log, 40, 4 * SIZE) == [40], "as far as it goes"
+    with pytest.raises(BlockingIOError, match="must be checked"):
+        log.read(45, SIZE, below_offset=90, whole_first_batch=True)
+    await asyncio.sleep(0)
+    assert offsets(log, 45, SIZE) == [45]
+
+
+async def test_a_batch_that_went_bad_is_found_on_the_loop_and_told_as_ever() -> None:
+    world = World(config(segment_bytes=str(90 * SIZE)))
+    await filled(30, world)
+    log = await world.reopen(clean=True)
+    file = log.segments.active.log
+    file.pwrite(bytes([file.pread(1, 12 * SIZE - 1)[0] ^ 1]), 12 * SIZE - 1)
+    assert offsets(log, 9, 10 * SIZE) == [9, 10], "what lies before it is sound"
+    with pytest.raises(KafkaError) as told:
+        log.read(11, SIZE, below_offset=30, whole_first_batch=True)
+    assert told.value.code is ErrorCode.corrupt_message
+    assert offsets(log, 12, 2 * SIZE) == [12, 13]

@@ -61,6 +61,32 @@ def say_pid_and_wait(child: Child) -> None:
     time.sleep(60)
 
 
+def say_pid(child: Child) -> int:
+    return os.getpid()
+
+
+def say_pid_and_take(child: Child, megabytes: int) -> int:
+    bytearray(b"x") * (megabytes << 20)
+    return os.getpid()
+
+
+def say_pid_after(child: Child, seconds: float) -> int:
+    child.report(os.getpid())
+    time.sleep(seconds)
+    return os.getpid()
+
+
+def open_and_leave(child: Child, path: str) -> int:
+    """As work that fails half-way: its file stays open."""
+    file = child.disk.open(path, create=True)
+    file.pwrite(b"x", 0)
+    kept.append(file)
+    return len(os.listdir("/proc/self/fd"))
+
+
+kept: list[Any] = []
+
+
 def niceness(child: Child) -> int:
     return os.nice(0)
 
@@ -171,6 +197,98 @@ def test_closing_the_runtime_ends_its_children(real_engine: RealEngine) -> None:
 
     real_engine.run(main)
     assert has_ended(pids[0])
+
+
+def test_a_child_that_is_done_does_the_next_work_too(real_engine: RealEngine) -> None:
+    pids: list[int] = []
+
+    async def main(runtime: Runtime) -> None:
+        in_child = runtime.tasks.in_child
+        pids.append(await in_child(say_pid, report=ignore))
+        with pytest.raises(ChildFailed):
+            await in_child(break_down, report=ignore)
+        with pytest.raises(FileNotFoundError):
+            await in_child(open_missing, f"{real_engine.folder}/missing", report=ignore)
+        pids.append(await in_child(say_pid, report=ignore))
+
+    real_engine.run(main)
+    assert pids[0] == pids[1]
+    assert has_ended(pids[0]), "it ends with the runtime"
+
+
+def test_one_child_stays_of_several(real_engine: RealEngine) -> None:
+    async def main(runtime: Runtime) -> None:
+        in_child, spawn = runtime.tasks.in_child, runtime.tasks.spawn
+        both = [spawn(in_child(say_pid_after, 0.5, report=ignore), name="child") for _ in range(2)]
+        pids = [await one for one in both]
+        assert pids[0] != pids[1]
+        stayed = await in_child(say_pid, report=ignore)
+        assert stayed in pids
+        (gone,) = set(pids) - {stayed}
+        assert await runtime.tasks.in_thread(has_ended, gone)
+
+    real_engine.run(main)
+
+
+def test_an_idle_child_ends_after_a_while(real_engine: RealEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moldau.runtime.real.children.CHILD_IDLE_S_MAX", 0.05)
+
+    async def main(runtime: Runtime) -> None:
+        pid = await runtime.tasks.in_child(say_pid, report=ignore)
+        assert await runtime.tasks.in_thread(has_ended, pid)
+        assert await runtime.tasks.in_child(say_pid, report=ignore) != pid
+
+    real_engine.run(main)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends signals, and no child stays there")
+def test_an_idle_child_that_was_killed_is_replaced(real_engine: RealEngine) -> None:
+    async def main(runtime: Runtime) -> None:
+        pid = await runtime.tasks.in_child(say_pid, report=ignore)
+        os.kill(pid, signal.SIGKILL)
+        assert await runtime.tasks.in_thread(has_ended, pid)
+        assert await runtime.tasks.in_child(say_pid, report=ignore) != pid
+
+    real_engine.run(main)
+
+
+def test_a_child_that_took_much_memory_ends_with_its_work(real_engine: RealEngine) -> None:
+    async def main(runtime: Runtime) -> None:
+        pid = await runtime.tasks.in_child(say_pid_and_take, 100, report=ignore)
+        assert await runtime.tasks.in_thread(has_ended, pid)
+        assert await runtime.tasks.in_child(say_pid, report=ignore) != pid
+
+    real_engine.run(main)
+
+
+def test_a_cancelled_child_does_no_more_work(real_engine: RealEngine) -> None:
+    async def main(runtime: Runtime) -> None:
+        pids: asyncio.Queue[int] = asyncio.Queue()
+        await runtime.tasks.in_child(say_pid, report=ignore)
+        work = runtime.tasks.spawn(
+            runtime.tasks.in_child(say_pid_and_wait, report=pids.put_nowait), name="child"
+        )
+        pid = await pids.get()
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        assert has_ended(pid)
+        assert await runtime.tasks.in_child(say_pid, report=ignore) != pid
+
+    real_engine.run(main)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts descriptors")
+def test_no_file_of_one_work_stays_open_in_the_next(real_engine: RealEngine) -> None:
+    async def main(runtime: Runtime) -> None:
+        in_child = runtime.tasks.in_child
+        counts = [
+            await in_child(open_and_leave, f"{real_engine.folder}/{number}", report=ignore)
+            for number in range(3)
+        ]
+        assert counts[0] == counts[1] == counts[2]
+
+    real_engine.run(main)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it has priorities of another kind")

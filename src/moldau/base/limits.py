@@ -283,3 +283,8 @@ expressions (compiled for that). Beyond any, a thread does it, and the group hea
 
 EXPRESSION_NAMES_PER_PIECE = 500
 """Names of topics that are matched in one go in a thread: others use the threads, too."""
+
+CHILD_IDLE_S_MAX = 30.0
+CHILD_IDLE_BYTES_MAX = 64 * 1024 * 1024
+"""How long the process that compacts logs stays without work: twice the pause between looks for some. And how much
+memory it may have taken for that, of which most is free again: one that took more ends with its work."""

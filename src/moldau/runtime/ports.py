@@ -69,7 +69,7 @@ class Tasks(Protocol):
         `work` is a function of a module, called with a `Child`; arguments, reports and the result are values
         that can be pickled. Reports arrive on the loop, in order, and all of them before the result. OSError
         is raised as it is; `ChildFailed` says what else was raised, or that the process died. Cancelling ends
-        the process, and returns when it is gone. It never outlives this process.
+        the process, and returns when it is gone. It never outlives this process, and may do more work after this one.
         """
         ...
 

@@ -1,21 +1,25 @@
-"""The main program of a child process: one piece of work, asked for and answered over pipes.
+"""The main program of a child process: one piece of work after another, asked for and answered over pipes.
 
-The request comes in on the standard input, which then stays open as long as the parent lives: its end is the
-parent's, and the child's too, whatever it is doing. Reports and the outcome go out on what was the standard
-output; prints go to the standard error, so that nothing can get between them.
+Requests come in on the standard input, which stays open as long as the parent wants the child: its end is the
+child's, whatever it is doing. Reports and outcomes go out on what was the standard output; prints go to the standard
+error, so that nothing can get between them. A child that has grown large says so with its outcome, and ends.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
+import queue
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from struct import Struct
 from typing import IO, Any
 
+from moldau.base.limits import CHILD_IDLE_BYTES_MAX
 from moldau.runtime.ports import Child
 from moldau.runtime.real.clock import RealClock
 from moldau.runtime.real.disk import RealDisk
@@ -27,6 +31,8 @@ NICENESS = 19
 REPORT, RESULT, OS_ERROR, FAILED = range(4)
 
 Request = tuple[Features, Callable[..., Any], tuple[Any, ...]]
+Answer = tuple[int, Any, bool]
+"""What kind, the value, and whether the child is there for more work."""
 
 
 def write_frame(stream: IO[bytes], value: object) -> None:
@@ -37,36 +43,71 @@ def write_frame(stream: IO[bytes], value: object) -> None:
 
 def read_frame(stream: IO[bytes]) -> Any:
     """The next value; EOFError at the end of the stream."""
+    return pickle.loads(_read_bytes(stream))
+
+
+def _read_bytes(stream: IO[bytes]) -> bytes:
     head = stream.read(FRAME.size)
     data = stream.read(FRAME.unpack(head)[0]) if len(head) == FRAME.size else b""
     if not data:
         raise EOFError
-    return pickle.loads(data)
+    return data
 
 
 def main() -> None:
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     _lower_priority()
-    features, work, arguments = read_frame(sys.stdin.buffer)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    child = Child(
-        disk=RealDisk(features),
-        clock=RealClock(),
-        sleep=time.sleep,
-        report=lambda value: write_frame(output, (REPORT, value)),
-    )
-    write_frame(output, _outcome(work, child, arguments))
-    os._exit(0)  # the thread that waits for the parent's end is not waited for
-
-
-def _outcome(work: Callable[..., Any], child: Child, arguments: tuple[Any, ...]) -> tuple[int, Any]:
+    requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(requests,), daemon=True).start()
+    code = 1
     try:
+        _work(requests, output)
+        code = 0
+    except BrokenPipeError:
+        pass  # the parent is no more
+    except BaseException:
+        traceback.print_exc()
+    os._exit(code)  # the thread that waits for the parent's end is not waited for
+
+
+def _work(requests: queue.SimpleQueue[bytes], output: IO[bytes]) -> None:
+    stays = True
+    while stays:
+        kind, value = _outcome(requests.get(), output)
+        gc.collect()
+        stays = _peak_bytes() <= CHILD_IDLE_BYTES_MAX
+        write_frame(output, (kind, value, stays))
+
+
+def _receive(requests: queue.SimpleQueue[bytes]) -> None:
+    """Requests, until the parent wants no more, or is no more."""
+    try:
+        while True:
+            requests.put(_read_bytes(sys.stdin.buffer))
+    finally:
+        os._exit(1)
+
+
+def _outcome(data: bytes, output: IO[bytes]) -> tuple[int, Any]:
+    disk: RealDisk | None = None
+    try:
+        features, work, arguments = pickle.loads(data)
+        disk = RealDisk(features)
+        child = Child(
+            disk=disk,
+            clock=RealClock(),
+            sleep=time.sleep,
+            report=lambda value: write_frame(output, (REPORT, value, True)),
+        )
         return RESULT, work(child, *arguments)
     except OSError as error:
         return OS_ERROR, (error.errno, error.strerror, error.filename)
     except Exception as error:
         return FAILED, f"{type(error).__name__}: {error}"
+    finally:
+        if disk is not None:
+            disk.close()
 
 
 def _lower_priority() -> None:
@@ -74,7 +115,11 @@ def _lower_priority() -> None:
         os.nice(NICENESS)
 
 
-def _end_with_parent() -> None:
-    while os.read(0, 1):
-        pass
-    os._exit(1)
+def _peak_bytes() -> int:
+    """The most memory that this process has had; where the system does not say, too much to stay."""
+    try:
+        import resource
+    except ImportError:
+        return sys.maxsize
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

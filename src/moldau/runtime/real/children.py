@@ -1,7 +1,8 @@
-"""Child processes: a lean interpreter for one piece of work each (see `child` for its side).
+"""Child processes: lean interpreters for work that computes for long (see `child` for their side).
 
-A process is started rather than forked: the broker has threads and an event loop that a fork would tear. A
-thread per child talks to it, since pipes cannot be watched on every system's loop; it waits without the
+A process is started rather than forked: the broker has threads and an event loop that a fork would tear. Starting one
+takes a quarter of a second of CPU, so that one that has done its work stays for the next, for CHILD_IDLE_S_MAX. A
+thread per piece of work talks to its child, since pipes cannot be watched on every system's loop; it waits without the
 interpreter's lock. Children are few: the caller bounds their number.
 """
 
@@ -15,11 +16,13 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from moldau.base.limits import CHILD_IDLE_S_MAX
 from moldau.runtime.ports import ChildFailed
-from moldau.runtime.real.child import FAILED, OS_ERROR, REPORT, RESULT, read_frame, write_frame
+from moldau.runtime.real.child import FAILED, OS_ERROR, REPORT, RESULT, Answer, read_frame, write_frame
 from moldau.runtime.real.features import Features
 
 T = TypeVar("T")
+Process = subprocess.Popen[bytes]
 
 PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
@@ -29,15 +32,17 @@ PROGRAM = (
 
 
 class Children:
-    __slots__ = ("_features", "_loop", "_running")
+    __slots__ = ("_features", "_idle", "_loop", "_running", "_timer")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, features: Features) -> None:
         self._loop = loop
         self._features = features
         self._running: dict[_Conversation, None] = {}
+        self._idle: Process | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     async def run(self, work: Callable[..., T], args: tuple[Any, ...], report: Callable[[Any], object]) -> T:
-        conversation = _Conversation((self._features, work, args), self._loop, report)
+        conversation = _Conversation((self._features, work, args), self._loop, report, self._take_idle())
         self._running[conversation] = None
         try:
             kind, value = await asyncio.shield(conversation.outcome)
@@ -47,6 +52,7 @@ class Children:
             raise
         finally:
             del self._running[conversation]
+            self._keep(conversation.left_over)
         if kind == RESULT:
             result: T = value
             return result
@@ -57,17 +63,54 @@ class Children:
         for conversation in list(self._running):
             conversation.kill()
             conversation.join()
+            if conversation.left_over is not None:
+                _end(conversation.left_over)
+        idle = self._take_idle()
+        if idle is not None:
+            _end(idle)
+
+    def _take_idle(self) -> Process | None:
+        idle, self._idle = self._idle, None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if idle is not None and idle.poll() is not None:  # somebody has ended it
+            _end(idle)
+            return None
+        return idle
+
+    def _keep(self, process: Process | None) -> None:
+        if process is None:
+            return
+        if self._idle is not None or self._loop.is_closed():
+            _end_aside(process)
+            return
+        self._idle = process
+        self._timer = self._loop.call_later(CHILD_IDLE_S_MAX, self._end_idle)
+
+    def _end_idle(self) -> None:
+        idle = self._take_idle()
+        if idle is not None:
+            _end_aside(idle)
 
 
 class _Conversation:
+    """One piece of work, with a child of its own as long as it takes."""
+
     def __init__(
-        self, request: object, loop: asyncio.AbstractEventLoop, report: Callable[[Any], object]
+        self,
+        request: object,
+        loop: asyncio.AbstractEventLoop,
+        report: Callable[[Any], object],
+        process: Process | None,
     ) -> None:
         self.outcome: asyncio.Future[tuple[int, Any]] = loop.create_future()
+        self.left_over: Process | None = None
+        """The child, when the outcome is there and it can do more."""
         self._request = request
         self._loop = loop
         self._report = report
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process = process
         self._killed = False
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._talk, name="moldau-child", daemon=True)
@@ -94,9 +137,9 @@ class _Conversation:
             outcome = FAILED, f"{type(error).__name__}: {error}"
         self._tell(self._finish, outcome)
 
-    def _start(self) -> subprocess.Popen[bytes] | None:
+    def _start(self) -> Process | None:
         with self._lock:
-            if not self._killed:
+            if self._process is None and not self._killed:
                 self._process = subprocess.Popen(
                     [sys.executable, "-c", PROGRAM, json.dumps(sys.path)],
                     stdin=subprocess.PIPE,
@@ -105,30 +148,34 @@ class _Conversation:
                 )
             return self._process
 
-    def _converse(self, process: subprocess.Popen[bytes]) -> tuple[int, Any]:
+    def _converse(self, process: Process) -> tuple[int, Any]:
         assert process.stdin is not None and process.stdout is not None
-        outcome: tuple[int, Any] | None = None
+        last: Answer | None = None
         try:
             write_frame(process.stdin, self._request)
-            while outcome is None:
-                kind, value = read_frame(process.stdout)
-                if kind == REPORT:
-                    self._tell(self._report, value)
+            while last is None:
+                answer: Answer = read_frame(process.stdout)
+                if answer[0] == REPORT:
+                    self._tell(self._report, answer[1])
                 else:
-                    outcome = kind, value
+                    last = answer
         except (EOFError, BrokenPipeError):
             pass  # its exit code tells
         except BaseException:
             process.kill()
             raise
         finally:
-            code = process.wait()
-            process.stdout.close()
-            try:
-                process.stdin.close()
-            except BrokenPipeError:
-                pass
-        return outcome or (FAILED, f"the child process ended with exit code {code}")
+            if not self._leave(process, stays=last is not None and last[2]):
+                code = _end(process)
+        return last[:2] if last is not None else (FAILED, f"the child process ended with exit code {code}")
+
+    def _leave(self, process: Process, *, stays: bool) -> bool:
+        """Whether the child is left for other work; `kill` is for it no more then."""
+        with self._lock:
+            if not stays or self._killed:
+                return False
+            self.left_over, self._process = process, None
+            return True
 
     def _finish(self, outcome: tuple[int, Any]) -> None:
         if not self.outcome.done():
@@ -139,3 +186,19 @@ class _Conversation:
             self._loop.call_soon_threadsafe(callback, *args)
         except RuntimeError:
             pass  # the loop is closed: nobody waits any more
+
+
+def _end(process: Process) -> int:
+    """Let a child end, which it does when its input ends, and wait for that."""
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        process.stdin.close()
+    except BrokenPipeError:
+        pass
+    code = process.wait()
+    process.stdout.close()
+    return code
+
+
+def _end_aside(process: Process) -> None:
+    threading.Thread(target=_end, args=(process,), name="moldau-child", daemon=True).start()

@@ -138,7 +138,7 @@ def store_url(url: str, default_path: str) -> str:
 def run_broker(launch: Launch) -> None:
     """Run until a signal; CliError where it cannot start."""
     from moldau.runtime.real import run
-    from moldau.runtime.real.process import install_signal_handlers
+    from moldau.runtime.real.process import end_quickly, install_signal_handlers
 
     async def main(runtime: Runtime) -> None:
         stopping = asyncio.Event()
@@ -146,7 +146,10 @@ def run_broker(launch: Launch) -> None:
         await serve(runtime, launch, stopping, lambda servers: announce(servers, launch.as_json))
 
     prepare_process(launch)
-    run(main, syncs=not launch.thrown_away)
+    try:
+        run(main, syncs=not launch.thrown_away)
+    finally:
+        end_quickly()
 
 
 def prepare_process(launch: Launch) -> None:

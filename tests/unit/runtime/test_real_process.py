@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from moldau.runtime.real.disk import RealDisk
 from moldau.runtime.real.features import PLAIN, Features
 from moldau.runtime.real.process import (
     descriptor_limit,
+    end_quickly,
     install_signal_handlers,
     raise_descriptor_limit,
     tune_gc,
@@ -102,6 +104,24 @@ def test_tuning_the_collector_freezes_what_is_there() -> None:
     finally:
         gc.set_threshold(*threshold)
         gc.unfreeze()
+
+
+def test_a_process_that_ends_has_the_collector_look_at_nothing_more() -> None:
+    class Circle:
+        pass
+
+    circle = Circle()
+    circle.itself = circle  # type: ignore[attr-defined]
+    gone = weakref.ref(circle)
+    del circle
+    try:
+        end_quickly()
+        gc.collect()
+        assert gone() is not None
+    finally:
+        gc.unfreeze()
+    gc.collect()
+    assert gone() is None
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no limit to raise")

@@ -1,7 +1,7 @@
 """The leader epochs of a log: at which offset each leader began to write (KIP-101).
 
-Entries ascend in epoch and in start offset. `changed` is set by every change; the owner writes the checkpoint
-(`leader-epoch-checkpoint`) before it lets the recovery point pass the change.
+Entries ascend in epoch and in start offset. `changed_from` says from which offset on the checkpoint
+(`leader-epoch-checkpoint`) is not right any more; the owner writes it before it lets the recovery point pass that.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 NO_EPOCH = -1
 NO_OFFSET = -1
+UNCHANGED = 2**63
 
 
 class EpochEnd(NamedTuple):
@@ -21,12 +22,16 @@ class EpochEnd(NamedTuple):
 
 
 class LeaderEpochs:
-    __slots__ = ("_entries", "changed", "latest")
+    __slots__ = ("_entries", "changed_from", "latest")
 
     def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
         self._entries = entries or []
         self.latest = self._entries[-1][0] if self._entries else NO_EPOCH
-        self.changed = False
+        self.changed_from = UNCHANGED
+
+    @property
+    def changed(self) -> bool:
+        return self.changed_from < UNCHANGED
 
     @property
     def entries(self) -> list[tuple[int, int]]:
@@ -37,10 +42,11 @@ class LeaderEpochs:
         entries = self._entries
         if entries and entries[-1][0] == epoch and entries[-1][1] <= start_offset:
             return
+        lowest = start_offset
         while entries and (entries[-1][0] >= epoch or entries[-1][1] >= start_offset):
-            entries.pop()
+            lowest = min(lowest, entries.pop()[1])
         entries.append((epoch, start_offset))
-        self._note_change()
+        self._note_change(lowest)
 
     def end_offset_for(self, epoch: int, next_offset: int) -> EpochEnd:
         entries = self._entries
@@ -63,8 +69,8 @@ class LeaderEpochs:
         entries = self._entries
         if entries and entries[-1][1] >= next_offset:
             while entries and entries[-1][1] >= next_offset:
-                entries.pop()
-            self._note_change()
+                lowest = entries.pop()[1]
+            self._note_change(lowest)
 
     def truncate_from_start(self, log_start_offset: int) -> None:
         """Forget epochs that ended before the log's new start; the one it lies in begins there."""
@@ -72,12 +78,19 @@ class LeaderEpochs:
         if gone and (gone > 1 or self._entries[0][1] < log_start_offset):
             epoch = self._entries[gone - 1][0]
             self._entries[:gone] = [(epoch, log_start_offset)]
-            self._note_change()
+            self._note_change(0)
 
     def clear(self) -> None:
         self._entries.clear()
-        self._note_change()
+        self._note_change(0)
 
-    def _note_change(self) -> None:
+    def _note_change(self, offset: int) -> None:
         self.latest = self._entries[-1][0] if self._entries else NO_EPOCH
-        self.changed = True
+        self.changed_from = min(self.changed_from, offset)
+
+    def note_written(self) -> None:
+        self.changed_from = UNCHANGED
+
+    def write_anew(self) -> None:
+        """The checkpoint is another one, or none."""
+        self.changed_from = 0

@@ -258,14 +258,14 @@ class Flusher:
         counts. Who waits for a flush waits for one there."""
         self._queue = copy._queue
         self._files = {name: data for name, data in copy._files.items() if name != names.LEADER_EPOCHS}
-        self._log.epochs.changed = True  # to be written there
+        self._log.epochs.write_anew()
         self.recovery_point, self._durable_to = copy.recovery_point, copy._durable_to
 
     def _take_work(self) -> _Work:
         """All that is to be done now."""
         log = self._log
         if log.epochs.changed:
-            log.epochs.changed = False
+            log.epochs.note_written()
             self.queue_file(names.LEADER_EPOCHS, write_epochs(log.epochs.entries))
         active = log.segments.active
         work = _Work(self._runtime.disk, log, self._files, self._queue, active.base_offset)

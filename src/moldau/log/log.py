@@ -572,6 +572,10 @@ class Log:
         if self.failure is not None or self._closing:
             return
         self._closing = True
+        if (
+            self.epochs.changed_from >= self.next_offset
+        ):  # of an epoch without records the next leader makes another
+            self.epochs.note_written()
         idle = self._flusher.is_idle and self.segments.active.is_sealed
         has_content = self.next_offset > self.log_start_offset or len(self.producing.state) > 0
         if self.next_offset > self._rolling.snapshot_offset and has_content:

@@ -337,7 +337,7 @@ def _write_epochs(disk: Disk, opening: Opening, epochs: LeaderEpochs) -> bool:
             if not is_no_room(error):
                 raise
             return False  # they are written with the next flush
-        epochs.changed = False
+        epochs.note_written()
     return True
 
 

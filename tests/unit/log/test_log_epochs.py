@@ -7,6 +7,7 @@ import errno
 import pytest
 from log_world import NOW_MS, World, append, batch
 
+from moldau.log import names
 from moldau.log.epochs import EpochEnd, LeaderEpochs
 
 UNKNOWN = EpochEnd(-1, -1)
@@ -70,7 +71,7 @@ def test_a_new_start_moves_the_epoch_it_lies_in() -> None:
     known = epochs((1, 0), (3, 10), (5, 20))
     known.truncate_from_start(15)
     assert known.entries == [(3, 15), (5, 20)]
-    known.changed = False
+    known.note_written()
     known.truncate_from_start(15)
     assert not known.changed
 
@@ -127,3 +128,38 @@ async def test_epochs_come_back_with_a_start_that_was_not_checkpointed(trimmed_t
     log = await world.reopen(clean=False)
     assert log.log_start_offset == 0
     assert [log.epochs.epoch_of(offset) for offset in range(3)] == [0, 1, 2]
+
+
+async def test_a_clean_stop_writes_nothing_of_an_epoch_in_which_nothing_was_written() -> None:
+    world = World()
+    log = await world.new_log()
+    await log.flush()
+    log.epochs.assign(3, 0)
+    world.disk.calls.clear()
+    await log.close()
+    assert not [call for call in world.disk.calls if names.LEADER_EPOCHS in str(call)]
+
+    log = await World().new_log()
+    append(log, batch(b"one"), epoch=4)
+    log.epochs.assign(5, log.next_offset)
+    append(log, batch(b"two"), epoch=5)
+    log.epochs.assign(6, log.next_offset)
+    await log.close()
+    assert log.epochs.entries == [(4, 0), (5, 1), (6, 2)]
+    content = log.segments.active._disk.read(f"{log.folder}/{names.LEADER_EPOCHS}").decode()
+    assert content.split("\n")[2:4] == ["4 0", "5 1"]
+
+
+def test_the_lowest_change_since_the_last_writing_is_known() -> None:
+    known = epochs((1, 0), (3, 10), (5, 20))
+    assert not known.changed
+    known.assign(6, 30)
+    assert known.changed_from == 30
+    known.truncate_from_end(20)
+    assert known.changed_from == 20
+    known.assign(4, 15)
+    assert known.changed_from == 15
+    known.truncate_from_start(12)
+    assert known.changed_from == 0
+    known.note_written()
+    assert not known.changed

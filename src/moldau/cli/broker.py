@@ -47,11 +47,11 @@ def command(
 
     Values come from the file, from variables such as MOLDAU_NUM_PARTITIONS, and from --set; the latter win.
     """
-    config = read_config({}, path, parse_pairs(settings, "--set"))
+    config, remarks = read_config({}, path, parse_pairs(settings, "--set"))
     option = "log.dirs"
     default_store = os.path.join(config.log_dir, STORE_FILE)
     url = store_url(store or config["moldau.store"], default_store)
     refuse_foreign_broker(config.log_dir, option)
     if url == store_url("", default_store) or len(config.log_dirs) == 1:
         prepare_folder(config.log_dir, option)  # else the broker can do without one of its folders
-    run_broker(Launch(config, url, as_json, log_level, log_format, is_from_file=True))
+    run_broker(Launch(config, url, as_json, log_level, log_format, is_from_file=True, remarks=remarks))

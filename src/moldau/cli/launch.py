@@ -13,9 +13,9 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -50,6 +50,8 @@ class Launch:
     is_from_file: bool = False
     thrown_away: str = ""
     """The folder of all data, where that is removed at the end: nothing in it is synced or closed."""
+    remarks: Sequence[str] = ()
+    """On the settings: what is said of them once there is a log."""
 
     @property
     def pid_file(self) -> str:
@@ -78,19 +80,37 @@ store_option = click.option(
 )
 
 
-def read_config(defaults: Mapping[str, str], path: str | None, options: Mapping[str, str]) -> BrokerConfig:
+class Given(NamedTuple):
+    """The settings of a broker as a person gave them."""
+
+    config: BrokerConfig
+    remarks: tuple[str, ...]
+    """What was left out of them."""
+
+
+def read_config(defaults: Mapping[str, str], path: str | None, options: Mapping[str, str]) -> Given:
     """The broker's settings: options over variables over the file over `defaults`."""
     from moldau.config.broker import BrokerConfig
+    from moldau.config.foreign import foreign_keys
     from moldau.config.key import ConfigError
-    from moldau.config.sources import merged, parse_variables
+    from moldau.config.sources import is_toml, merged, parse_variables
 
     try:
-        settings = dict(defaults)
-        if path is not None:
-            settings |= read_file(path)
-        return BrokerConfig.parse(merged(settings, parse_variables(os.environ), options))
+        file = {} if path is None else read_file(path)
+        foreign = [] if path is None or is_toml(path) else foreign_keys(file)
+        known = {name: value for name, value in file.items() if name not in foreign}
+        variables = parse_variables(os.environ)
+        config = BrokerConfig.parse(merged({**defaults, **known}, variables.settings, options))
     except ConfigError as error:
         raise wrong_config(str(error)) from error
+    return Given(config, tuple(remarks_on(path, foreign, variables.unknown)))
+
+
+def remarks_on(path: str | None, foreign: Sequence[str], variables: Sequence[str]) -> Iterator[str]:
+    if foreign:
+        yield f"left out of {path}, being no keys of Moldau's: {', '.join(foreign)}"
+    if variables:
+        yield f"these variables name no configuration key, and have no effect: {', '.join(variables)}"
 
 
 def read_file(path: str) -> dict[str, str]:
@@ -158,7 +178,7 @@ def prepare_process(launch: Launch) -> None:
     log_format = "json" if launch.as_json else launch.log_format
     set_up_logging(launch.log_level, log_format, process=launch.name)
     raise_descriptor_limit()
-    for warning in launch.config.warnings:
+    for warning in (*launch.remarks, *launch.config.warnings):
         log.warning(warning)
 
 

@@ -44,7 +44,7 @@ def wanted_of(options: Mapping[str, str], *, before: int, brokers: int) -> Wante
     from moldau.cli.up_plan import in_sync_for
     from moldau.config.sources import parse_variables
 
-    asked = dict(parse_variables(os.environ)) | dict(options)
+    asked = parse_variables(os.environ).settings | dict(options)
     if MIN_ISR in asked:
         return Wanted(int(asked[MIN_ISR]))
     if 0 < before < brokers and in_sync_for(before) != in_sync_for(brokers):

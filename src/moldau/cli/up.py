@@ -143,12 +143,12 @@ def run_one(folder: str, store: str | None, options: dict[str, str], how: How) -
     """One broker, in this process."""
     broker_id = only_broker(folder, default=BROKER_ID)
     defaults = settings_for(1) | {"node.id": str(broker_id), "log.dirs": broker_folder(folder, broker_id)}
-    config = read_config(defaults, None, options)
+    config, remarks = read_config(defaults, None, options)
     prepare_folder(folder, "--data")
     prepare_folder(broker_folder(folder, broker_id), "--data")
     url = store_url(store or config["moldau.store"], os.path.join(folder, STORE_FILE))
     wanted = wanted_of(options, before=1, brokers=1)
-    run_broker(Launch(config, url, **how._asdict(), min_isr=wanted))
+    run_broker(Launch(config, url, **how._asdict(), min_isr=wanted, remarks=remarks))
 
 
 def run_several(
@@ -159,7 +159,8 @@ def run_several(
     from moldau.cli.supervisor import supervise
     from moldau.runtime.real.free_ports import FreePorts
 
-    base = read_config(settings_for(number) | {"node.id": "1", "log.dirs": folder}, None, options)
+    defaults = settings_for(number) | {"node.id": "1", "log.dirs": folder}
+    base, remarks = read_config(defaults, None, options)
     url = store_url(store or base["moldau.store"], os.path.join(folder, STORE_FILE))
     log_format = "json" if how.as_json else how.log_format
     ports = FreePorts()
@@ -172,6 +173,8 @@ def run_several(
         for config in configs:
             prepare_folder(config.log_dir, "--data")
         set_up_logging(how.log_level, log_format)
+        for remark in remarks:
+            log.warning(remark)
         if new:
             log.info(
                 "%s new here: what is there stays where it is until `moldau cluster reassign` moves it",

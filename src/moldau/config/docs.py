@@ -28,8 +28,14 @@ A broker takes its settings from, the stronger first:
 3. a file, TOML (`.toml`) or Java properties: `log.retention.hours=24`
 4. the defaults below
 
-An unknown key or a bad value is refused with the reason. A topic takes the broker's value for every key that
-it does not set itself; `moldau config` and Kafka's own tools show and change both while the broker runs.
+A bad value is refused with the reason, as is an unknown key in an option or a TOML file. A `.properties` file may
+be one of Kafka's: the keys of its earlier releases, of vendors and of plugins are left out, with a warning that names
+them; one that is nearly a key of this page is refused with the guess. So it is with variables: `MOLDAU_NUM_PARTITION`
+is refused, `MOLDAU_HOME` is warned of, and what Kubernetes sets for a service of that name (`MOLDAU_PORT`,
+`MOLDAU_SERVICE_HOST`) is left alone.
+
+A topic takes the broker's value for every key that it does not set itself; `moldau config` and Kafka's own tools
+show and change both while the broker runs.
 
 A key marked *no effect yet* is checked, stored and shown, and changes nothing today.
 """

@@ -2,17 +2,19 @@
 
 Pure functions from text to a flat map of names to texts; reading files and the environment is the caller's.
 Whether a name is known and a value good is `BrokerConfig.parse`'s to say, except for variables, whose names
-must be known to be told apart from others. An option wins over a variable, and a variable over the file.
+must be known to be told apart from others (`foreign`). An option wins over a variable, and a variable over the file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
+from moldau.config.foreign import is_of_a_service
 from moldau.config.inert_keys import inert_keys
 from moldau.config.key import ConfigError
-from moldau.config.table import BROKER_KEYS
+from moldau.config.spelling import meant
+from moldau.config.table import BROKER_KEYS, OWN
 
 PREFIX = "MOLDAU_"
 #: Variables of the command line that are not configuration keys.
@@ -29,9 +31,13 @@ def merged(
     return {**(file or {}), **(variables or {}), **(options or {})}
 
 
-def parse_file(name: str, text: str) -> dict[str, str]:
+def is_toml(name: str) -> bool:
     """By the file's name: `.toml` is TOML, everything else Java's properties format."""
-    return parse_toml(text) if name.endswith(".toml") else parse_properties(text)
+    return name.endswith(".toml")
+
+
+def parse_file(name: str, text: str) -> dict[str, str]:
+    return parse_toml(text) if is_toml(name) else parse_properties(text)
 
 
 def parse_toml(text: str) -> dict[str, str]:
@@ -136,32 +142,38 @@ def parse_options(options: Iterable[str]) -> dict[str, str]:
     return settings
 
 
-def parse_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """`MOLDAU_LOG_RETENTION_HOURS=24` is `log.retention.hours`; `MOLDAU_HTTP_PORT` is `moldau.http.port`."""
+class Variables(NamedTuple):
+    settings: dict[str, str]
+    unknown: list[str]
+    """Variables that name no key, nor nearly one: somebody else's, or a mistake."""
+
+
+def parse_variables(environment: Mapping[str, str]) -> Variables:
+    """`MOLDAU_LOG_RETENTION_HOURS=24` is `log.retention.hours`; `MOLDAU_HTTP_PORT` is `moldau.http.port`.
+
+    ConfigError for a name that is nearly a key's.
+    """
+    found = Variables({}, [])
     given = {
         name: value
         for name, value in environment.items()
-        if name.startswith(PREFIX) and name not in OTHER_VARIABLES
+        if name.startswith(PREFIX) and name not in OTHER_VARIABLES and not is_of_a_service(name, value)
     }
     if not given:
-        return {}
-    names = {_variable(name): name for name in (*inert_keys(), *BROKER_KEYS)}
-    settings = {}
+        return found
+    names = {name.removeprefix(OWN): name for name in (*inert_keys(), *BROKER_KEYS)}
     for variable, value in given.items():
-        if (name := names.get(variable)) is None:
+        asked = variable.removeprefix(PREFIX).lower().replace("_", ".")
+        if (name := names.get(asked)) is not None:
+            found.settings[name] = value
+        elif (near := meant(asked, names)) is not None:
             raise ConfigError(
-                f"the variable {variable} names no configuration key{_nearest(variable, list(names))}"
+                f"the variable {variable} names no configuration key: did you mean {_variable(near)}?"
             )
-        settings[name] = value
-    return settings
+        else:
+            found.unknown.append(variable)
+    return found
 
 
 def _variable(name: str) -> str:
-    return PREFIX + name.removeprefix("moldau.").replace(".", "_").upper()
-
-
-def _nearest(variable: str, names: list[str]) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(variable, names, n=1, cutoff=0.75)
-    return f": did you mean {near[0]}?" if near else ""
+    return PREFIX + name.replace(".", "_").upper()

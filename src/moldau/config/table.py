@@ -28,6 +28,8 @@ KEYS: tuple[Key, ...] = (
     *CLIENT_METRICS_KEYS.values(),
 )
 
+OWN = "moldau."
+"""What the names of Moldau's own keys begin with."""
 _LISTENER_PREFIX = "listener.name."
 
 
@@ -54,5 +56,6 @@ def unknown_broker_key(name: str) -> ConfigError:
         return ConfigError(f"unknown broker key '{name}': {hint or 'it can only be set on a topic'}")
     from difflib import get_close_matches
 
-    near = get_close_matches(name, [*BROKER_KEYS, *inert_keys()], n=1, cutoff=0.75)
+    near = [OWN + name] if OWN + name in BROKER_KEYS else []
+    near += get_close_matches(name, [*BROKER_KEYS, *inert_keys()], n=1, cutoff=0.75)
     return ConfigError(f"unknown broker key '{name}'" + (f": did you mean '{near[0]}'?" if near else ""))

@@ -29,7 +29,7 @@ def test_options_win_over_variables_over_the_file_over_defaults(
     file.write_text("num.partitions = 3\n")
 
     def partitions(path: str | None, options: dict[str, str]) -> int:
-        count: int = read_config(DEFAULTS, path, options)["num.partitions"]
+        count: int = read_config(DEFAULTS, path, options).config["num.partitions"]
         return count
 
     assert partitions(None, {}) == 2
@@ -47,6 +47,38 @@ def test_variables_of_the_command_line_are_no_settings(monkeypatch: pytest.Monke
     with pytest.raises(CliError, match="MOLDAU_NUM_PARTITION ") as error:
         read_config(DEFAULTS, None, {})
     assert error.value.code is Exit.USAGE
+
+
+def test_what_others_have_named_is_left_out_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "num.partitions=3\nzookeeper.connect=localhost:2181\nconfluent.support.metrics.enable=true\n"
+    )
+    monkeypatch.setenv("MOLDAU_PORT", "tcp://10.96.0.7:9092")
+    monkeypatch.setenv("MOLDAU_SERVICE_HOST", "10.96.0.7")
+    monkeypatch.setenv("MOLDAU_IMAGE_TAG", "1")
+    config, remarks = read_config(DEFAULTS, str(file), {})
+    assert config["num.partitions"] == 3
+    assert remarks == (
+        f"left out of {file}, being no keys of Moldau's: zookeeper.connect, confluent.support.metrics.enable",
+        "these variables name no configuration key, and have no effect: MOLDAU_IMAGE_TAG",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("server.properties", "log.retention.hour=24\n"),  # nearly ours
+        ("broker.toml", 'zookeeper.connect = "localhost:2181"\n'),  # Kafka writes no TOML
+    ],
+)
+def test_what_nobody_else_can_have_named_is_refused(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(CliError, match="Unknown broker key") as error:
+        read_config(DEFAULTS, str(tmp_path / name), {})
+    assert error.value.code is Exit.USAGE
+    with pytest.raises(CliError, match="Unknown broker key"):
+        read_config(DEFAULTS, None, {"zookeeper.connect": "localhost:2181"})
 
 
 def test_a_file_that_cannot_be_read_is_said_so(tmp_path: Path) -> None:
@@ -85,14 +117,14 @@ def test_a_store_is_a_file_or_an_ensemble() -> None:
     ],
 )
 def test_what_stops_a_start_is_one_sentence_with_what_to_do(error: OSError, said: str) -> None:
-    explained = explain_start(error, Launch(read_config(DEFAULTS, None, {}), "store"))
+    explained = explain_start(error, Launch(read_config(DEFAULTS, None, {}).config, "store"))
     assert said in explained.message and explained.hint
     assert explained.code is Exit.CANNOT_START
 
 
 def test_the_address_that_failed_is_the_one_that_is_named() -> None:
     listeners = {"listeners": "A://:1,B://:2", "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT"}
-    launch = Launch(read_config(DEFAULTS, None, listeners | {"moldau.http.port": "3"}), "store")
+    launch = Launch(read_config(DEFAULTS, None, listeners | {"moldau.http.port": "3"}).config, "store")
     in_use = OSError(errno.EADDRINUSE, "Address already in use")
     assert "(A://:1)" in explain_start(in_use, launch).message
     assert "(B://:2)" in explain_start(in_use, launch, ["A"]).message

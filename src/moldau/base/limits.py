@@ -91,6 +91,10 @@ CONNECTIONS_WAITING_SHARE = 8
 """Connections beyond `max.connections` that are kept unserved until one ends; further ones are closed. At most one in
 eight of those that the process has descriptors for."""
 
+SAID_LATELY_MAX = 1000
+"""Things of one kind (addresses of clients that speak TLS or HTTP to a plaintext port, partitions that cannot be read)
+that the log has told of in the last while. It tells of no other until some of them are due again."""
+
 SILENT_S_MAX = 1.0
 """Where others find no room: how long a connection may say nothing at all."""
 

@@ -303,8 +303,7 @@ class Connection:
                 if now_s >= stop_s and (now_s >= share_s or position < filled):
                     self._wait_for_turn(in_line=now_s >= share_s)
         except WireError as error:
-            self._server.metrics.malformed_requests += 1
-            self.close(f"malformed request: {error}")
+            self._server.refuse(self, bytes(view[position : position + LENGTH_BYTES]), error)
             return
         except InvariantBroken as error:
             self._server.fail(error)

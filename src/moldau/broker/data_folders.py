@@ -16,12 +16,10 @@ from uuid import UUID
 from moldau.broker.metrics.text import Sample, Samples, labelled
 from moldau.log.disk_errors import reason
 from moldau.log.folder import DataFolder
-from moldau.runtime.ports import Clock
 from moldau.store.port import Conflict, Create, Put, Store
 
 log = logging.getLogger(__name__)
 
-SAID_EVERY_S = 10.0
 STATES = ("ok", "full", "failed")
 
 
@@ -85,18 +83,3 @@ def folder_samples(folders: Sequence[DataFolder]) -> Samples:
         for state in STATES
     )
     yield Sample("moldau_data_folder_state", values)
-
-
-class Seldom:
-    """Says yes for each thing at most every so often: what goes wrong at every request must not fill the log."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._said_s: dict[object, float] = {}
-
-    def __call__(self, thing: object) -> bool:
-        now_s = self._clock.monotonic()
-        if now_s - self._said_s.get(thing, -SAID_EVERY_S) < SAID_EVERY_S:
-            return False
-        self._said_s[thing] = now_s
-        return True

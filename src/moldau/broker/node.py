@@ -20,7 +20,7 @@ from moldau.base.errors import ErrorCode, KafkaError
 from moldau.broker import data_folders
 from moldau.broker.channel import ControllerChannel
 from moldau.broker.coordinators import Coordinators
-from moldau.broker.data_folders import KnownFolders, Seldom
+from moldau.broker.data_folders import KnownFolders
 from moldau.broker.dispatch import Dispatcher
 from moldau.broker.feed import ImageFeed
 from moldau.broker.handlers import ROUTES
@@ -33,6 +33,7 @@ from moldau.broker.metrics.counters import Metrics
 from moldau.broker.office import Office
 from moldau.broker.registration import Registrar
 from moldau.broker.replicas import Replicas
+from moldau.broker.seldom import Seldom
 from moldau.broker.server import Server
 from moldau.broker.standing import standing_health
 from moldau.config.broker import BrokerConfig

@@ -29,19 +29,22 @@ from moldau.base.limits import (
 )
 from moldau.broker.backlog import Backlog
 from moldau.broker.connection import Connection
-from moldau.broker.data_folders import Seldom
 from moldau.broker.intake import Intake
 from moldau.broker.metrics.counters import Metrics
+from moldau.broker.other_protocols import complaint, other_protocol
+from moldau.broker.seldom import Seldom
 from moldau.broker.slot import Answer
 from moldau.config.listeners import Endpoint
 from moldau.runtime.line import Line
 from moldau.runtime.ports import Listener, Runtime, Stream, Timer
+from moldau.wire.frames import WireError
 
 log = logging.getLogger(__name__)
 
 IDLE_SWEEPS_PER_TIMEOUT = 4
 SEND_AWAY_POLL_S = 0.02
 LOOK_INTERVAL_S = 5.0
+CLIENT_TOLD_OF_EVERY_S = 60.0
 LOOKS_PER_TURN = 200
 SILENT_PER_TURN = 10
 SILENT_PAUSE_S = 0.005
@@ -103,6 +106,7 @@ class Server:
         """In the order of arrival; some of those who have said something since, or are gone, may still be in it."""
         self._silence: Timer | None = None
         self._seldom = Seldom(runtime.clock)
+        self._tells_of_client = Seldom(runtime.clock, CLIENT_TOLD_OF_EVERY_S)
         self._idle_s_max = idle_ms_max / 1000
         self._listeners: list[Listener] = []
         self._sweep: Timer | None = None
@@ -227,6 +231,21 @@ class Server:
         self.metrics.connections_closed += 1
         if self._waiting and not self._is_closing:
             self.tasks.call_soon(self._admit_waiting)
+
+    def refuse(self, connection: Connection, first: bytes, error: WireError) -> None:
+        """No request can begin with these bytes, or they begin a malformed one. A client that speaks another protocol
+        will try again, and again.
+        """
+        self.metrics.malformed_requests += 1
+        protocol = other_protocol(first)
+        if protocol is None:
+            connection.close(f"malformed request: {error}")
+            return
+        stream = connection.stream
+        client = stream.peer[0].removeprefix("::ffff:")
+        if self._tells_of_client(client):
+            log.warning(complaint(protocol, client, connection.listener_name, stream.local))
+        connection.close(None)
 
     def _leave(self, ip: str) -> None:
         left = self._per_ip[ip] - 1

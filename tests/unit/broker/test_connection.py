@@ -120,6 +120,10 @@ class FakeServer:
     def on_connection_closed(self, connection: Connection) -> None:
         self.closed.append(connection)
 
+    def refuse(self, connection: Connection, first: bytes, error: Exception) -> None:
+        self.metrics.malformed_requests += 1
+        connection.close(str(error))
+
     def end(self, connection: Connection) -> None:
         connection.close(None)
 

@@ -137,6 +137,81 @@ def test_it_listens_on_the_port_that_it_is_given(start: Start) -> None:
     assert process.bootstrap_servers == f"localhost:{port}"
 
 
+@pytest.mark.parametrize("brokers", ["1", "2"])
+@pytest.mark.parametrize("options", [(), ("--port", "0"), ("--open",), ("--open", "--port", "0")])
+def test_it_is_for_this_machine_unless_it_is_opened_and_says_so_then(
+    start: Start, brokers: str, options: tuple[str, ...]
+) -> None:
+    """127.0.0.2 is this machine's as well, and stands for its other addresses: nobody listens there by default."""
+    with closing(FreePorts()) as ports:
+        port = next(port for port in iter(ports.take, None) if port < 65535)
+    if "--port" not in options:
+        options += ("--port", str(port))
+    process = start("up", "--data", ":temp:", "--brokers", brokers, "--log-format", "json", *options)
+    servers = process.first_line.rpartition("=")[2].strip().split(",")
+    assert len(servers) == int(brokers)
+    for server in servers:
+        host, _, number = server.partition(":")
+        assert host == "localhost"
+        assert listens("127.0.0.1", int(number))
+        assert listens("127.0.0.2", int(number)) == ("--open" in options)
+    said = [entry for entry in process.log() if "without a password" in entry["message"]]
+    assert len(said) == ("--open" in options)
+    for entry in said:
+        assert entry["level"] == "warning" and "all addresses of this machine" in entry["message"]
+    produce(",".join(servers), "orders", b"1")
+
+
+def listens(host: str, port: int) -> bool:
+    with closing(socket.socket()) as client:
+        return client.connect_ex((host, port)) == 0
+
+
+def test_a_server_properties_of_kafka_3_is_taken_over_and_what_is_left_out_is_named(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "server.properties").write_text(
+        "broker.id=3\nlisteners=PLAINTEXT://127.0.0.1:0\nlog.dirs=data\nnum.network.threads=3\n"
+        "offsets.topic.replication.factor=1\ntransaction.state.log.replication.factor=1\n"
+        "zookeeper.connect=localhost:2181\nconfluent.support.metrics.enable=true\n"
+    )
+    kubernetes = {"MOLDAU_PORT": "tcp://10.96.0.7:9092", "MOLDAU_SERVICE_HOST": "10.96.0.7"}
+    process = start(
+        "broker", "--config", "server.properties", **kubernetes, MOLDAU_HTTP_PORT="0", MOLDAU_IMAGE_TAG="1"
+    )
+    produce(process.bootstrap_servers, "orders", b"1")
+    warnings = [entry["message"] for entry in process.log() if entry["level"] == "warning"]
+    assert warnings[:2] == [
+        "left out of server.properties, being no keys of Moldau's: "
+        "zookeeper.connect, confluent.support.metrics.enable",
+        "these variables name no configuration key, and have no effect: MOLDAU_IMAGE_TAG",
+    ]
+    assert not any("MOLDAU_PORT" in warning for warning in warnings)
+
+
+def test_clients_that_speak_tls_are_told_of_in_one_line(start: Start) -> None:
+    process = start("up", "--port", "0", "--data", ":temp:")
+    client = Consumer(
+        {
+            "bootstrap.servers": process.bootstrap_servers,
+            "group.id": "test",
+            "security.protocol": "ssl",
+            "enable.ssl.certificate.verification": False,
+            "reconnect.backoff.max.ms": 100,
+            "log_level": 0,
+        }
+    )
+    for _ in range(10):  # it tries again some ten times a second, once for each address of localhost
+        client.poll(0.3)
+    client.close()
+    process.end()
+    about = [entry for entry in process.log() if "TLS" in entry["message"] or "clos" in entry["message"]]
+    assert {entry["level"] for entry in about} == {"warning"}
+    assert all("speaks TLS to the listener PLAINTEXT" in entry["message"] for entry in about)
+    addresses = [entry["message"].split()[0] for entry in about]
+    assert addresses and len(set(addresses)) == len(addresses)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_it_cleanly_and_temporary_data_is_gone(
     start: Start, tmp_path: Path, number: int

@@ -271,8 +271,9 @@ class Broker:
     def bootstrap_servers(self) -> str:
         """The addresses that clients can start from."""
         addresses = []
-        for name, listener in self.listeners.items():
-            host, port = self.config.advertised_listeners.get(name, listener.address)
+        for name, given, *_ in self.config.listeners:
+            own = given, self.listeners[name].address[1]
+            host, port = self.config.advertised_listeners.get(name, own)
             host = "localhost" if host in WILDCARDS else host
             addresses.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         return ",".join(addresses)

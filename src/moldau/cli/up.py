@@ -26,6 +26,7 @@ from moldau.cli.launch import Launch, log_options, read_config, run_broker, stor
 from moldau.cli.logging_setup import set_up_logging
 from moldau.cli.min_isr import wanted_of
 from moldau.cli.options import Whole, json_option, parse_pairs, set_option
+from moldau.cli.reach import listeners_of, remarks_on_reach
 from moldau.cli.up_plan import (
     BROKERS_MAX,
     configs_of,
@@ -49,8 +50,8 @@ BROKER_ID = 1
 moldau up
 # On any free port, with data that is thrown away at the end
 moldau up --port 0 --data :temp:
-# For this machine only (else it listens on all addresses, without passwords)
-moldau up --set listeners=PLAINTEXT://127.0.0.1:9092
+# For other machines too: on all addresses of this one, without a password
+moldau up --open
 # With Kafka's settings
 moldau up --set num.partitions=3 --set message.max.bytes=10485760
 # With metrics and health on http://127.0.0.1:9100
@@ -76,6 +77,13 @@ moldau up --brokers 3
     "[default: 9092]",
 )
 @click.option(
+    "--open",
+    "is_open",
+    is_flag=True,
+    help="Listen on all addresses of this machine, for everybody who reaches it: there is no password.  "
+    "[default: for this machine only]",
+)
+@click.option(
     "-d",
     "--data",
     default="moldau-data",
@@ -94,6 +102,7 @@ moldau up --brokers 3
 def command(
     brokers: int | None,
     port: int | None,
+    is_open: bool,
     data: str,
     store: str | None,
     no_restart: bool,
@@ -105,6 +114,7 @@ def command(
     """Run a broker, or several, on this machine until Ctrl-C.
 
     It prints one line `ready: bootstrap.servers=...` on stdout when clients can work; logs go to stderr.
+    Only programs on this machine reach it, unless --open or --set listeners=... lets others in.
 
     With --brokers N topics have copies on other brokers: default.replication.factor and those of the
     cluster's own topics are 3, or N if that is less; from 3 brokers on min.insync.replicas is 2, so that a
@@ -115,10 +125,11 @@ def command(
     for name in ("log.dirs", "log.dir", "node.id", "broker.id"):
         if name in options:
             raise usage(f"`moldau up` sets {name} itself.", "Use --data for the folder, or `moldau broker`.")
-    if port is not None:
+    if port is not None or is_open:
         if "listeners" in options:
-            raise usage("--port and --set listeners=... exclude each other.", "Leave one of them out.")
-        options["listeners"] = f"PLAINTEXT://:{port}"
+            option = "--open" if is_open else "--port"
+            raise usage(f"{option} and --set listeners=... exclude each other.", "Leave one of them out.")
+        options["listeners"] = listeners_of(port, is_open=is_open)
     with data_folder(data) as given:
         folder = os.path.abspath(given)
         refuse_foreign_cluster(folder, "--data")
@@ -148,6 +159,7 @@ def run_one(folder: str, store: str | None, options: dict[str, str], how: How) -
     prepare_folder(broker_folder(folder, broker_id), "--data")
     url = store_url(store or config["moldau.store"], os.path.join(folder, STORE_FILE))
     wanted = wanted_of(options, before=1, brokers=1)
+    remarks = (*remarks, *remarks_on_reach(config, url))
     run_broker(Launch(config, url, **how._asdict(), min_isr=wanted, remarks=remarks))
 
 
@@ -173,7 +185,7 @@ def run_several(
         for config in configs:
             prepare_folder(config.log_dir, "--data")
         set_up_logging(how.log_level, log_format)
-        for remark in remarks:
+        for remark in (*remarks, *remarks_on_reach(base, url)):
             log.warning(remark)
         if new:
             log.info(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from moldau.cli.data_folder import broker_folder, cannot_start, is_broker_folder, visible_names
 from moldau.cli.errors import usage
+from moldau.cli.reach import listeners_of
 
 if TYPE_CHECKING:
     from moldau.config.broker import BrokerConfig
@@ -26,6 +27,7 @@ def settings_for(brokers: int) -> dict[str, str]:
     copies = min(REPLICAS_WANTED, brokers)
     in_sync = in_sync_for(brokers)
     settings = {
+        "listeners": listeners_of(None, is_open=False),
         # On one machine, for one person: nobody else is about to join a group.
         "group.initial.rebalance.delay.ms": "0",
         "offsets.topic.replication.factor": str(copies),

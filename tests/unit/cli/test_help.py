@@ -137,7 +137,14 @@ def test_the_help_documents_every_exit_code(capsys: pytest.CaptureFixture[str]) 
         (["up", "--set", "log.retention.hourss=1"], "did you mean 'log.retention.hours'?"),
         (["up", "--set", "num.partitions=many"], "num.partitions"),
         (["up", "--set", "log.dirs=/x"], "`moldau up` sets log.dirs itself."),
-        (["up", "--port", "1", "--set", "listeners=PLAINTEXT://:2"], "exclude each other"),
+        (
+            ["up", "--port", "1", "--set", "listeners=PLAINTEXT://:2"],
+            "--port and --set listeners=... exclude each other",
+        ),
+        (
+            ["up", "--open", "--set", "listeners=PLAINTEXT://:2"],
+            "--open and --set listeners=... exclude each other",
+        ),
         (["up", "--store", "zookeper:localhost", "--data", ":temp:"], "is neither sqlite:PATH nor"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -162,6 +162,20 @@ def test_it_is_for_this_machine_unless_it_is_opened_and_says_so_then(
     produce(",".join(servers), "orders", b"1")
 
 
+def test_fewer_brokers_than_its_own_topics_are_to_have_replicas_are_told_of_once(start: Start) -> None:
+    """By one of those that start together, when all that start count."""
+    process = start(
+        "up", "--port", "0", "--data", ":temp:", "--brokers", "2", "--log-format", "json",
+        "--set", "offsets.topic.replication.factor=3",
+    )  # fmt: skip
+    process.end()
+    warnings = [entry["message"] for entry in process.log() if entry["level"] == "warning"]
+    assert warnings == [
+        "consumer groups do not work: __consumer_offsets is to have 3 replicas "
+        "(offsets.topic.replication.factor), and the cluster has 2 brokers"
+    ]
+
+
 def listens(host: str, port: int) -> bool:
     with closing(socket.socket()) as client:
         return client.connect_ex((host, port)) == 0

@@ -16,8 +16,9 @@ from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
 from moldau.base.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from moldau.broker.identity import decide_identity
-from moldau.broker.interface import CoordinatorHost
+from moldau.broker.interface import CoordinatorHost, Found
 from moldau.broker.markers import MarkerWriter
+from moldau.broker.shortage import REPLICATION_FACTORS, shortage_of
 from moldau.broker.verification import verifications
 from moldau.controller.topics import NewTopic
 from moldau.coordinator.group.consumer.messages import Resolved
@@ -43,6 +44,8 @@ log = logging.getLogger(__name__)
 TRANSACTION_WRITE_TIMEOUT_MS = 5000
 TOPIC_KNOWN_TIMEOUT_S = 1.0
 TOPIC_KNOWN_PAUSE_S = 0.005
+OTHERS_JOIN_S = 10.0
+"""How long after its own start a broker takes a lack of brokers for a cluster that is just starting."""
 
 
 class Coordinators:
@@ -61,6 +64,7 @@ class Coordinators:
         }
         self._epochs: dict[tuple[str, int], int] = {}
         self._complaints: dict[str, str] = {}  # why a topic could not be made
+        self._began_s = broker.clock.monotonic()
 
     def _group_coordinator(self) -> CoordinatorRuntime[GroupShard]:
         broker = self._broker
@@ -129,6 +133,7 @@ class Coordinators:
             self._broker.runtime.tasks,
             self._broker.runtime.clock,
             partition_count=lambda: self._partition_count(topic),
+            no_topic=lambda: self._error_without(topic),
             write_timeout_ms=write_timeout_ms,
             perform=perform,
         )
@@ -213,8 +218,8 @@ class Coordinators:
 
     # ---- who coordinates ------------------------------------------------------------------------------------
 
-    async def find(self, topic: str, key: str) -> tuple[ErrorCode, int]:
-        """The id of the broker that coordinates a key; its topic is made where it is not there yet.
+    async def find(self, topic: str, key: str) -> Found:
+        """The broker that coordinates a key; its topic is made where it is not there yet.
 
         A topic in the making is waited for: that is over sooner than a client that was refused comes back.
         """
@@ -222,7 +227,37 @@ class Coordinators:
         if leader == NO_LEADER:
             await self._create(topic)
             leader = self._coordinator_of(topic, key)
-        return ErrorCode.coordinator_not_available if leader == NO_LEADER else ErrorCode.none, leader
+        return self._none_found(topic) if leader == NO_LEADER else Found(ErrorCode.none, leader)
+
+    def _none_found(self, topic: str) -> Found:
+        """While a cluster starts its clients ask again, as they do for ever after COORDINATOR_NOT_AVAILABLE and without
+        a word. Those that need a topic which cannot be made are then sent here, to hear the reason from
+        `_error_without`. FindCoordinator itself does not fail: who reads without a group asks for one, too.
+        """
+        shortage = shortage_of(topic, self._broker.config, self._broker.image)
+        if shortage is None:
+            return Found(ErrorCode.coordinator_not_available, NO_LEADER)
+        if self._may_be_starting:
+            return Found(ErrorCode.coordinator_not_available, NO_LEADER, shortage.sentences)
+        return Found(ErrorCode.none, self._broker.node_id)
+
+    def _error_without(self, topic: str) -> ErrorCode:
+        """What a client gets that takes this broker for its coordinator, where there is no such topic: an error that it
+        shows where the brokers are too few to make it, and else one by which it looks for another coordinator.
+        """
+        is_short = shortage_of(topic, self._broker.config, self._broker.image) is not None
+        if is_short and not self._may_be_starting:
+            return ErrorCode.invalid_replication_factor
+        return ErrorCode.not_coordinator
+
+    def reason_of(self, error: ErrorCode, topic: str) -> str | None:
+        """For the answers that have a text."""
+        shortage = shortage_of(topic, self._broker.config, self._broker.image)
+        return shortage.sentences if shortage and error is ErrorCode.invalid_replication_factor else None
+
+    @property
+    def _may_be_starting(self) -> bool:
+        return self._broker.clock.monotonic() - self._began_s < OTHERS_JOIN_S
 
     def leader_of(self, topic: str, key: str) -> int:
         """Who leads the key's partition of an internal topic, by this broker's image."""
@@ -281,7 +316,7 @@ class Coordinators:
         return NewTopic(
             CONSUMER_OFFSETS,
             config["offsets.topic.num.partitions"],
-            config["offsets.topic.replication.factor"],
+            config[REPLICATION_FACTORS[CONSUMER_OFFSETS]],
             configs=(
                 ("cleanup.policy", "compact"),
                 ("compression.type", "producer"),
@@ -294,7 +329,7 @@ class Coordinators:
         return NewTopic(
             TRANSACTION_STATE,
             config["transaction.state.log.num.partitions"],
-            config["transaction.state.log.replication.factor"],
+            config[REPLICATION_FACTORS[TRANSACTION_STATE]],
             configs=(
                 ("cleanup.policy", "compact"),
                 ("compression.type", "uncompressed"),

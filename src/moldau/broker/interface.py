@@ -9,7 +9,7 @@ that the node fills every role.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
@@ -81,6 +81,14 @@ class DataBroker(ClusterView, Protocol):
         ...
 
 
+class Found(NamedTuple):
+    """A coordinator, or why there is none."""
+
+    error: ErrorCode
+    node_id: int
+    message: str = ""
+
+
 class Coordinating(Protocol):
     """`broker.coordinators.Coordinators`, as far as requests are concerned."""
 
@@ -90,8 +98,12 @@ class Coordinating(Protocol):
     @property
     def transactions(self) -> CoordinatorRuntime[TransactionShard]: ...
 
-    async def find(self, topic: str, key: str) -> tuple[ErrorCode, int]:
-        """The id of the broker that coordinates a key."""
+    async def find(self, topic: str, key: str) -> Found:
+        """The broker that coordinates a key, or why there is none."""
+        ...
+
+    def reason_of(self, error: ErrorCode, topic: str) -> str | None:
+        """What there is to say of an error of the coordinators in this topic."""
         ...
 
     async def partition_of(self, topic: str, key: str) -> int | None:

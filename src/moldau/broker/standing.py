@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from moldau.broker.metrics.text import Sample, Samples, labelled, plain
+from moldau.broker.shortage import shortages
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.records import NO_LEADER
 from moldau.replication.leader import UNKNOWN_OFFSET
@@ -146,6 +147,8 @@ def standing_health(broker: Broker) -> dict[str, Any]:
     problems = list(_problems(standing))
     if broker.is_ready and broker.node_id not in broker.image.brokers:
         problems.append("the cluster does not count this broker as alive")
+    if broker.is_ready:
+        problems += [one.text for one in shortages(broker.config, broker.image)]
     return {
         "leaders": standing.leaders,
         "controller_id": broker.image.controller_id,

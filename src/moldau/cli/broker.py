@@ -21,10 +21,14 @@ moldau broker --config broker.toml
 moldau broker --config server.properties --set log.dirs=/var/lib/moldau
 # One of several, on machines that share a ZooKeeper ensemble
 moldau broker -c broker.toml --store zookeeper:zk1:2181,zk2:2181/moldau
-# A minimal broker.toml:
+# A minimal broker.toml
 #   node.id = 1
 #   listeners = ["PLAINTEXT://:9092"]
 #   log.dirs = "/var/lib/moldau"
+# and, where it is the only broker: Kafka's defaults ask for three
+#   offsets.topic.replication.factor = 1
+#   transaction.state.log.replication.factor = 1
+#   transaction.state.log.min.isr = 1
 """,
 )
 @click.option(

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 from moldau.cli.client import Connection, reason_of
 from moldau.cli.config import min_isr_of
 from moldau.cli.errors import CliError
-from moldau.cli.findings import Finding, ok, problem, warning
+from moldau.cli.findings import Finding, ok, problem, remark, warning
 from moldau.cli.options import Target
 from moldau.cli.output import count_of, human_ms
 from moldau.cli.partition_health import findings, listed, of_metadata
+from moldau.cli.shortages import shortages_of
 
 if TYPE_CHECKING:
+    from confluent_kafka.admin import ClusterMetadata
+
     from moldau.cli.cluster_client import ClusterView
 
 CONNECT_TIMEOUT_S = 3.0
@@ -34,7 +37,8 @@ def examine_cluster(target: Target) -> Iterator[Finding]:
     yield ok("cluster", f"{description.cluster_id} at {target.bootstrap}, answers in {human_ms(elapsed_ms)}")
     for node in sorted(description.nodes, key=lambda node: node.id):
         yield broker(node)
-    yield from fenced_found(registered(target))
+    cluster = registered(target)
+    yield from fenced_found(cluster)
     if description.controller is None:
         yield problem(
             "controller", "none", "Topics cannot be changed until a broker takes over; see the brokers' logs."
@@ -42,6 +46,7 @@ def examine_cluster(target: Target) -> Iterator[Finding]:
     else:
         yield ok("controller", f"broker {description.controller.id}")
     yield from partitions(metadata.topics, min_isr_of(connection, sorted(metadata.topics)))
+    yield from internal_topics(connection, metadata, cluster)
 
 
 def broker(node: Any) -> Finding:
@@ -75,6 +80,19 @@ def fenced_found(cluster: ClusterView | None) -> Iterator[Finding]:
             f"{listed(fenced)}: registered, and not serving",
             "Start what is down; `moldau cluster unregister ID` forgets a broker that will not come back.",
         )
+
+
+def internal_topics(
+    connection: Connection, metadata: ClusterMetadata, cluster: ClusterView | None
+) -> Iterator[Finding]:
+    """What keeps groups and transactions from working before anybody has tried."""
+    try:
+        found = shortages_of(connection, metadata, len(cluster.brokers) if cluster else None)
+    except (CliError, KeyError) as error:
+        yield remark("settings", f"those of the brokers cannot be read: {error}")
+        return
+    for one in found:
+        yield problem(one.topic, one.text, one.advice)
 
 
 def partitions(topics: dict[str, Any], least: dict[str, int]) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from moldau.cli.help import Group
 from moldau.cli.options import Target, cluster_options, json_option
 from moldau.cli.outcomes import Outcome, report
 from moldau.cli.output import Column, bold, count_of, dim, note, print_json, print_table, say
+from moldau.cli.shortages import result_of_group
 
 PARTITION_COLUMNS = [
     Column("topic"),
@@ -195,7 +196,7 @@ def delete_outcome(connection: Connection, name: str, future: Any, if_exists: bo
     from confluent_kafka import KafkaError, KafkaException
 
     try:
-        connection.result(future, subject=name)
+        result_of_group(connection, future, name)
     except CliError as error:
         cause = error.__cause__
         code = cause.args[0].code() if isinstance(cause, KafkaException) else None

@@ -19,6 +19,7 @@ from moldau.cli.help import Command
 from moldau.cli.offsets import Bounds, Kind, Position, parse_position, partition_offsets, resolve
 from moldau.cli.options import Target, Whole, cluster_options, json_option
 from moldau.cli.output import Column, good, note, print_json, print_table, say
+from moldau.cli.shortages import result_of_group
 
 Place = tuple[str, int]
 
@@ -193,7 +194,7 @@ def change(connection: Connection, name: str, moves: list[Move]) -> None:
     futures = connection.admin.alter_consumer_group_offsets(
         [ConsumerGroupTopicPartitions(name, places)], request_timeout=connection.target.timeout_s
     )
-    outcome = connection.result(futures[name], subject=name)
+    outcome = result_of_group(connection, futures[name], name)
     for place in outcome.topic_partitions:
         if place.error is not None:
             raise connection.explain(place.error, subject=f"{place.topic}-{place.partition}")

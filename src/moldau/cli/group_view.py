@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from moldau.cli.client import Connection
 from moldau.cli.errors import CliError, did_you_mean, not_found
 from moldau.cli.offsets import partition_offsets
+from moldau.cli.shortages import result_of_group
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ConsumerGroupDescription
@@ -153,7 +154,7 @@ def describe_group(connection: Connection, name: str) -> ConsumerGroupDescriptio
         name
     ]
     try:
-        description = connection.result(future, subject=name)
+        description = result_of_group(connection, future, name)
     except CliError as error:
         cause = error.__cause__
         code = cause.args[0].code() if isinstance(cause, KafkaException) else None
@@ -192,7 +193,7 @@ def committed_offsets(connection: Connection, name: str) -> dict[tuple[str, int]
     futures = connection.admin.list_consumer_group_offsets(
         [ConsumerGroupTopicPartitions(name)], request_timeout=connection.target.timeout_s
     )
-    found = connection.result(futures[name], subject=name)
+    found = result_of_group(connection, futures[name], name)
     return {
         (place.topic, place.partition): (place.offset, place.metadata or "")
         for place in found.topic_partitions

@@ -50,6 +50,8 @@ class Launch:
     is_from_file: bool = False
     thrown_away: str = ""
     """The folder of all data, where that is removed at the end: nothing in it is synced or closed."""
+    starting: int = 1
+    """How many brokers start together, this one included."""
     remarks: Sequence[str] = ()
     """On the settings: what is said of them once there is a log."""
 
@@ -207,6 +209,7 @@ async def serve(
             await bring_into_force(runtime, reached_here(broker), launch.min_isr)
         if launch.is_from_file:
             warn_of_file(launch.config, broker.config[MIN_ISR])
+        warn_of_shortages(broker, launch)
         runtime.tasks.spawn(stop_on_failure(broker, stopping), name="watch for failure")
         write_pid(launch.pid_file)  # only now is the folder ours: until here the file may be another broker's
         on_ready(broker.bootstrap_servers)
@@ -225,6 +228,15 @@ async def serve(
         await store.close()
         remove_pid(launch.pid_file)
     log.info("stopped")
+
+
+def warn_of_shortages(broker: Broker, launch: Launch) -> None:
+    """Of those that start together one speaks: the controller."""
+    from moldau.broker.shortage import shortages
+
+    if launch.starting == 1 or broker.active_controller is not None:
+        for shortage in shortages(broker.config, broker.image, launch.starting):
+            log.warning(shortage.text, extra={"hint": shortage.advice})
 
 
 def reached_here(broker: Broker) -> Address:

@@ -11,8 +11,9 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from moldau.base.internal_topics import CONSUMER_OFFSETS
 from moldau.cli.client import Connection
-from moldau.cli.errors import usage
+from moldau.cli.errors import CliError, usage
 from moldau.cli.offsets import Kind, parse_position
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class GroupReader:
             if received:
                 waiting_since = time.monotonic()
             elif not follow and time.monotonic() - waiting_since > self._connection.target.timeout_s:
-                raise self._connection.silent()
+                raise self._nobody_coordinates() or self._connection.silent()
 
     def _receive(self, limit: int | None) -> list[Message]:
         size = BATCH_MAX if limit is None else max(1, min(BATCH_MAX, limit))
@@ -82,6 +83,11 @@ class GroupReader:
         failure = message.error()
         if failure is None:
             return False
+        if failure.code() in (
+            KafkaError.INVALID_REPLICATION_FACTOR,
+            KafkaError._FATAL,
+        ):  # of the topic of groups
+            raise self._nobody_coordinates() or self._connection.explain(failure)
         if failure.code() != KafkaError._PARTITION_EOF:
             raise self._connection.explain(failure, subject=self._topic)
         if self._unread is not None:
@@ -97,6 +103,11 @@ class GroupReader:
             self.consumer.commit(offsets=places, asynchronous=False)
         except KafkaException as error:
             raise self._connection.explain(error.args[0], subject=self._topic) from error
+
+    def _nobody_coordinates(self) -> CliError | None:
+        from moldau.cli.shortages import why_nobody_coordinates
+
+        return why_nobody_coordinates(self._connection, CONSUMER_OFFSETS)
 
     def close(self) -> None:
         self.consumer.close()

@@ -42,6 +42,8 @@ class Order(NamedTuple):
     log_format: str
     supervisor: int
     """Its process id."""
+    starting: int
+    """How many brokers it starts."""
     thrown_away: str = ""
 
     def launch(self) -> Launch:
@@ -53,6 +55,7 @@ class Order(NamedTuple):
             log_format=self.log_format,
             name=self.name,
             thrown_away=self.thrown_away,
+            starting=self.starting,
         )
 
 

@@ -12,8 +12,10 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from moldau.base.errors import ErrorCode
+from moldau.base.internal_topics import TRANSACTION_STATE
 from moldau.cli.client import Connection
 from moldau.cli.errors import CliError, Exit
+from moldau.cli.shortages import why_nobody_coordinates
 from moldau.coordinator.fields import FieldReader
 from moldau.peers.connection import PeerConnection
 from moldau.peers.errors import Disconnected
@@ -58,6 +60,7 @@ class OpenTransaction(NamedTuple):
 
 class TransactionClient:
     def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self._metadata = connection.metadata()
         self._timeout_s = connection.target.timeout_s
         self._connections: dict[int, PeerConnection] = {}
@@ -108,6 +111,9 @@ class TransactionClient:
         return sorted(self._metadata.topics)
 
     def coordinator(self, transactional_id: str) -> int:
+        has_topic = TRANSACTION_STATE in self._metadata.topics
+        if not has_topic and (reason := why_nobody_coordinates(self._connection, TRANSACTION_STATE)):
+            raise reason
         broker = next(iter(self._metadata.brokers))
         answer = self._ask(broker, "FindCoordinator", 3, key=transactional_id, key_type=TRANSACTION)
         self._check(answer.error_code, f"Nobody coordinates '{transactional_id}' now")

@@ -200,6 +200,7 @@ def run_several(
                 how.log_level,
                 log_format,
                 os.getpid(),
+                number,
                 how.thrown_away,
             )
             for config in configs

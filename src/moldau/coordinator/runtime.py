@@ -33,7 +33,9 @@ def partition_for(key: str, partition_count: int) -> int:
 
 
 class CoordinatorRuntime(Generic[ShardT]):
-    """`partition_count` is the topic's, 0 while there is none; `perform(index, effect)` does what decisions ask for."""
+    """`partition_count` is the topic's, 0 while there is none, and `no_topic` what requests get then;
+    `perform(index, effect)` does what decisions ask for.
+    """
 
     def __init__(
         self,
@@ -43,6 +45,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         clock: Clock,
         *,
         partition_count: Callable[[], int],
+        no_topic: Callable[[], ErrorCode] = lambda: ErrorCode.not_coordinator,
         write_timeout_ms: int,
         perform: Callable[[int, Any], object] = lambda _index, _effect: None,
     ) -> None:
@@ -51,6 +54,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         self._tasks = tasks
         self._clock = clock
         self._partition_count = partition_count
+        self._no_topic = no_topic
         self._write_timeout_ms = write_timeout_ms
         self._perform = perform
         self._drivers: dict[int, Driver[ShardT]] = {}
@@ -176,5 +180,5 @@ class CoordinatorRuntime(Generic[ShardT]):
         count = self._partition_count()
         driver = self._drivers.get(partition_for(key, count)) if count else None
         if driver is None:
-            reply.fail(ErrorCode.not_coordinator)
+            reply.fail(ErrorCode.not_coordinator if count else self._no_topic())
         return driver

@@ -240,7 +240,7 @@ def test_a_coordinator_is_found_when_it_serves_also_by_those_who_ask_while_its_t
         index = partition_for(key, 50)
 
         async def ask() -> None:
-            error, node_id = await broker.coordinators.find(CONSUMER_OFFSETS, key)
+            error, node_id, _ = await broker.coordinators.find(CONSUMER_OFFSETS, key)
             found.append((error, node_id, broker.coordinators.groups.leads(index)))
 
         asking = []
@@ -261,7 +261,7 @@ def test_a_partition_that_is_offline_has_no_coordinator() -> None:
         broker = await stage.start()
         await broker.coordinators.find(CONSUMER_OFFSETS, "group")
         broker.partition(CONSUMER_OFFSETS, partition_for("group", 50)).log.fail(OSError("the disk is gone"))
-        error, node_id = await broker.coordinators.find(CONSUMER_OFFSETS, "group")
+        error, node_id, _ = await broker.coordinators.find(CONSUMER_OFFSETS, "group")
         assert (error, node_id) == (ErrorCode.coordinator_not_available, NO_LEADER)
 
     with World(1) as world:

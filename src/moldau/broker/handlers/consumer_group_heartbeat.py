@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from moldau.base.errors import ErrorCode, KafkaError
+from moldau.base.internal_topics import CONSUMER_OFFSETS
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.coordinator.group.consumer.messages import (
     JOINING,
@@ -42,7 +43,7 @@ def handle(broker: CoordinatorBroker, context: RequestContext, request: Request)
     return broker.coordinators.groups.write(
         beat.group_id,
         lambda shard, moment, reply: shard.beat(beat, reply, moment),
-        Beaten,
+        lambda error: Beaten(error, broker.coordinators.reason_of(error, CONSUMER_OFFSETS)),
         takes_long=lambda shard: shard.beat_takes_long(beat),
     )
 

@@ -10,8 +10,10 @@
 
 It is the leader of the key's partition of `__consumer_offsets` or `__transaction_state`, topics that are made when they
 are first needed; KafkaApis answers COORDINATOR_NOT_AVAILABLE meanwhile, here the answer waits for it. Where nobody
-leads the partition, it is COORDINATOR_NOT_AVAILABLE here, too. Share groups are not served yet, so asking for their
-coordinator gets INVALID_REQUEST with that reason rather than an address that would not help.
+leads the partition, it is COORDINATOR_NOT_AVAILABLE here, too. Where the topic is to have more replicas than there are
+brokers, KafkaApis answers the same for ever, and clients ask for ever; here it is this broker, once the cluster has had
+time to start, and what they ask of it gets INVALID_REPLICATION_FACTOR. Share groups are not served yet, so asking for
+their coordinator gets INVALID_REQUEST with that reason rather than an address that would not help.
 """
 
 from __future__ import annotations
@@ -64,10 +66,10 @@ async def _find(broker: CoordinatorBroker, context: RequestContext, key_type: in
             else UNKNOWN_KEY_TYPE
         )
         return Coordinator(key, ErrorCode.invalid_request, reason)
-    error, node_id = await broker.coordinators.find(topic, key)
-    if error:
-        return Coordinator(key, error, NOT_AVAILABLE)
-    endpoint = endpoint_of(broker, context, broker.image.brokers[node_id])
+    found = await broker.coordinators.find(topic, key)
+    if found.error:
+        return Coordinator(key, found.error, found.message or NOT_AVAILABLE)
+    endpoint = endpoint_of(broker, context, broker.image.brokers[found.node_id])
     if endpoint is None:
         return Coordinator(key, ErrorCode.coordinator_not_available, NOT_AVAILABLE)
-    return Coordinator(key, ErrorCode.none, "", node_id, *endpoint)
+    return Coordinator(key, ErrorCode.none, "", found.node_id, *endpoint)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -117,6 +119,29 @@ def test_a_full_disk_refuses_producers_serves_readers_and_takes_up_again(
         assert produce(connection, "full", 0, numbered(count)) == (0, count)
         assert "has room again" in broker.log()
         assert everything(connection, "full", 0, count + 1)[-1] == numbered(count)
+
+
+def test_a_nearly_full_disk_is_full_as_long_as_what_was_refused_does_not_fit(
+    tmp_path: Path, new_broker: Callable[..., BrokerOnDisks]
+) -> None:
+    with disk(tmp_path / "small") as small_disk:
+        broker = new_broker(small_disk.path / "data").start()
+        create_topic(broker.bootstrap_servers, "full")
+        with RawConnection(broker.bootstrap_servers) as connection:
+            assert produce(connection, "full", 0, b"before") == (0, 0)
+            small_disk.take(os.statvfs(small_disk.path).f_bavail * 4096 - 500_000)
+            assert produce(connection, "full", 0, bytes(900_000)) == (STORAGE_ERROR, -1)
+            stored = 0
+            for _ in range(25):  # longer than the folder is tried again
+                stored += produce(connection, "full", 0, b"small")[0] == 0
+                assert produce(connection, "full", 0, bytes(900_000)) == (STORAGE_ERROR, -1)
+                assert broker.health()[0] == 503
+                time.sleep(0.1)
+            assert stored > 20, "small messages fit"
+            assert (broker.log().count("is full"), broker.log().count("has room again")) == (1, 0)
+            small_disk.make_room()
+            wait_until(lambda: broker.health()[0] == 200, what="room to be noticed")
+            assert produce(connection, "full", 0, bytes(900_000)) == (0, 1 + stored)
 
 
 def fill_with_records(connection: RawConnection, topic: str, first: int) -> int:

@@ -35,6 +35,7 @@ logger = logging.getLogger(__name__)
 META_VERSION = "1"
 RESTORE_META = "Restore it from a copy; or remove it, if the folder is this broker's: then it is made anew."
 ROOM_TRIED_BYTES = 65_536
+_TRIED = bytes(ROOM_TRIED_BYTES)
 
 
 class DataFolderError(Exception):
@@ -104,7 +105,9 @@ class DataFolder:
         self.failure: OSError | None = None
         """Why nothing in it is served any more."""
         self.no_room: OSError | None = None
-        """Why nothing can be written to it now."""
+        """Why not everything can be written to it now."""
+        self.wanted_bytes = 0
+        """The largest write that was refused since: there is room when it fits."""
         self.log_count = 0
         self.stale: set[TopicPartition] = set()
         """Deleted logs that its checkpoints name still: what they say must not count for new ones of that name."""
@@ -314,15 +317,20 @@ class DataFolder:
 
         return sync
 
-    def try_room(self) -> None:
-        """Whether there is room again: OSError where not. A file is made and filled, since free bytes say
-        nothing of quotas and of how many files there may be."""
+    def try_room(self, wanted_bytes: int) -> None:
+        """Whether there is room again, for what was refused and a little more: OSError where not.
+
+        A file is made and filled, since free bytes say nothing of quotas, of blocks that are kept for some users, and
+        of how many files there may be.
+        """
         path = f"{self.path}/room{names.TEMPORARY}"
         file = self._disk.open(path, create=True)
         try:
-            content = bytes(ROOM_TRIED_BYTES)
-            if file.pwrite(content, 0) != len(content):
-                raise OSError(errno.ENOSPC, "No space left on device", path)
+            tried_bytes = wanted_bytes + ROOM_TRIED_BYTES
+            for position in range(0, tried_bytes, ROOM_TRIED_BYTES):
+                piece = _TRIED[: tried_bytes - position]
+                if file.pwrite(piece, position) != len(piece):
+                    raise OSError(errno.ENOSPC, "No space left on device", path)
         finally:
             file.close()
             self._disk.remove(path)

@@ -141,7 +141,7 @@ class Following:
                 self._flusher.queue_folder_sync()
             segment.write(buffer[run[0].start : run[-1].stop])
         except OSError as error:
-            log.note_error(error)
+            log.note_error(error, run[-1].stop - run[0].start)
             raise
         due = False
         for batch in run:

@@ -97,7 +97,7 @@ class Log:
         runtime: Runtime,
         loaded: LoadedLog,
         on_failure: Callable[[Log, OSError], object] | None = None,
-        on_error: Callable[[Log, OSError], object] | None = None,
+        on_error: Callable[[Log, OSError, int], object] | None = None,
         aside: Aside | None = None,
     ) -> None:
         """`on_failure`: the log has failed for good. `on_error`: a write went wrong, and the log goes on. `aside`: of
@@ -226,7 +226,7 @@ class Log:
                 buffer[start:stop], stop - start, last_offset, max_timestamp, config.index_interval_bytes
             )
         except OSError as error:
-            self.note_error(error)
+            self.note_error(error, stop - start)
             raise
         self.next_offset = last_offset + 1
         if leader_epoch != self.epochs.latest:
@@ -531,10 +531,11 @@ class Log:
 
     # Errors and the end
 
-    def note_error(self, error: OSError) -> None:
-        """A write went wrong. What the log holds is not in doubt; whether it can go on is not its to say."""
+    def note_error(self, error: OSError, wanted_bytes: int = 0) -> None:
+        """A write went wrong, of so many bytes if they are many. What the log holds is not in doubt; whether it can
+        go on is not its to say."""
         if self._on_error is not None:
-            self._on_error(self, error)
+            self._on_error(self, error, wanted_bytes)
 
     def begin_offline(self, error: OSError) -> None:
         """A log that cannot be used from the start on, for a reason that is known already."""

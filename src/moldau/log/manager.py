@@ -297,7 +297,7 @@ class LogManager:
 
     # Errors of the disk
 
-    def _disk_error(self, log: Log, error: OSError) -> None:
+    def _disk_error(self, log: Log, error: OSError, wanted_bytes: int) -> None:
         """A write to a log went wrong, without doubt on what the log holds."""
         folder = self._folder_of.get(log.topic_partition)
         if folder is None or log.failure is not None:
@@ -305,16 +305,16 @@ class LogManager:
         if is_of_one_log(error):
             log.fail(error)
         else:
-            self.folder_error(folder, error)
+            self.folder_error(folder, error, wanted_bytes)
 
     def creation_error(self, folder: DataFolder, error: OSError) -> None:
         """A log could not be created in a folder: what that says of the folder, if anything."""
         if not is_of_one_log(error):
             self.folder_error(folder, error)
 
-    def folder_error(self, folder: DataFolder, error: OSError) -> None:
+    def folder_error(self, folder: DataFolder, error: OSError, wanted_bytes: int = 0) -> None:
         if is_no_room(error):
-            self._room.note(folder, error)
+            self._room.note(folder, error, wanted_bytes)
         elif is_passing(error):
             logger.warning("data folder %s: %s", folder.path, error)
         else:

@@ -123,11 +123,11 @@ class Moves:
             if not is_of_one_log(error):
                 manager.fail_folder(target, error)
 
-        def on_error(copy: Log, error: OSError) -> None:
+        def on_error(copy: Log, error: OSError, wanted_bytes: int) -> None:
             if is_of_one_log(error):
                 copy.fail(error)
             else:
-                manager.folder_error(target, error)
+                manager.folder_error(target, error, wanted_bytes)
 
         config = copy_config(log.config)
         copy = Log(log.topic_partition, path, config, self._runtime, loaded, on_failure, on_error, log.aside)

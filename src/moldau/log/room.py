@@ -1,5 +1,8 @@
 """Data folders that are full: said in the log, tried every second, and taken up again when there is room.
 
+There is room when the largest write that was refused would fit: on a nearly full disk small messages are stored while
+large ones are not, and a folder that is well whenever a small one fits would change its state every second.
+
 Nothing here decides what a full folder means: appends fail by themselves, reads go on, and small files wait in
 their logs until `on_room` has them written.
 """
@@ -30,13 +33,16 @@ class RoomWatch:
         self._on_room = on_room
         self._on_failure = on_failure
 
-    def note(self, folder: DataFolder, error: OSError) -> None:
-        """A write found no room. Told once, however many there are."""
-        if folder.no_room is None and folder.failure is None:
+    def note(self, folder: DataFolder, error: OSError, wanted_bytes: int) -> None:
+        """A write of so many bytes found no room. Told once, however many there are."""
+        if folder.failure is not None:
+            return
+        folder.wanted_bytes = max(folder.wanted_bytes, wanted_bytes)
+        if folder.no_room is None:
             folder.no_room = error
             logger.error(
-                "data folder %s is full (%s): produce requests to its partitions are refused until there is room;"
-                " reading goes on",
+                "data folder %s is full (%s): produce requests to its partitions that do not fit are refused until"
+                " there is room for them; reading goes on",
                 folder.path,
                 reason(error),
             )
@@ -49,17 +55,25 @@ class RoomWatch:
             await tasks.sleep(TRY_EVERY_S)
             if folder.failure is not None:
                 return
+            wanted_bytes = folder.wanted_bytes
             try:
-                await tasks.in_thread(folder.try_room)
-                break
+                await tasks.in_thread(folder.try_room, wanted_bytes)
+                if folder.wanted_bytes <= wanted_bytes:  # else more was refused meanwhile
+                    break
             except OSError as error:
                 if not is_no_room(error) and not is_passing(error):
                     self._on_failure(folder, error)
                     return
             if clock.monotonic() - said_s >= SAY_EVERY_S:
                 said_s = clock.monotonic()
-                logger.error("data folder %s is still full, for %.0f s now", folder.path, said_s - since_s)
+                logger.error(
+                    "data folder %s is still full, for %.0f s now: %d bytes were refused, and do not fit",
+                    folder.path,
+                    said_s - since_s,
+                    folder.wanted_bytes,
+                )
         folder.no_room = None
+        folder.wanted_bytes = 0
         logger.warning(
             "data folder %s has room again, after %.0f s", folder.path, clock.monotonic() - since_s
         )

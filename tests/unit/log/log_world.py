@@ -70,7 +70,9 @@ class MemoryFile:
 
     def truncate(self, size: int) -> None:
         self.disk.happens("truncate", self.path)
+        before = len(self.disk.files[self.path])
         del self.disk.files[self.path][size:]
+        self.disk.freed(max(before - size, 0))
         self.disk.durable[self.path] = self.disk.durable.get(self.path, b"")[:size]
 
     def sync(self) -> None:
@@ -122,6 +124,10 @@ class MemoryDisk:
         taken = min(wanted, self.free)
         self.free -= taken
         return taken
+
+    def freed(self, size: int) -> None:
+        if self.free is not None:
+            self.free += size
 
     def reads_of(self, suffix: str) -> int:
         reading = ("pread", "pread_nowait", "read", "warm")
@@ -187,7 +193,7 @@ class MemoryDisk:
     def remove(self, path: str) -> None:
         if path not in self.files:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
-        del self.files[path]
+        self.freed(len(self.files.pop(path)))
         self.durable.pop(path, None)
 
     def remove_tree(self, folder: str) -> None:

@@ -7,7 +7,7 @@ import logging
 import uuid
 
 import pytest
-from log_world import FOLDER, PARTITION, World, append, batch, config, read_all, settle
+from log_world import FOLDER, NOW_MS, PARTITION, World, append, batch, config, read_all, settle
 
 from moldau.base.ids import TopicPartition
 from moldau.log.log import Log
@@ -68,6 +68,69 @@ async def test_a_full_disk_is_told_once_however_many_are_refused(caplog: pytest.
     told = [record.message for record in caplog.records if "/data" in record.message]
     assert len(told) == 2, told
     assert "is full" in told[0] and "has room again" in told[1]
+
+
+LARGE = bytes(200_000)
+
+
+async def nearly_full(world: World, log: Log) -> None:
+    """Room for what is tried of a folder and for small messages, and not for a large one, which is refused."""
+    world.disk.free = 100_000
+    with pytest.raises(OSError, match="No space left"):
+        append(log, batch(LARGE))
+
+
+async def test_a_folder_without_room_for_what_was_refused_is_full_while_small_messages_are_stored(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World()
+    log = await world.new_log()
+    (folder,) = world.manager.folders
+    with caplog.at_level(logging.INFO):
+        await nearly_full(world, log)
+        for number in range(30):
+            assert append(log, batch(b"small")).base_offset == number
+            await world.tasks.advance(A_SECOND)
+            assert folder.no_room is not None
+    assert [record.message for record in caplog.records if "has room again" in record.message] == []
+    assert len([record for record in caplog.records if "/data" in record.message]) == 1
+    assert not world.disk.exists(f"{FOLDER}/room.tmp")
+
+
+async def test_a_folder_has_room_again_when_the_largest_of_what_was_refused_fits() -> None:
+    world = World()
+    log = await world.new_log()
+    (folder,) = world.manager.folders
+    await nearly_full(world, log)
+    with pytest.raises(OSError, match="No space left"):
+        append(log, batch(LARGE[:150_000]))
+    world.disk.free = 230_000
+    await world.tasks.advance(A_SECOND)
+    assert folder.no_room is not None, "the smaller of the two fits, the larger does not"
+    world.disk.free = 400_000
+    await world.tasks.advance(A_SECOND)
+    assert folder.no_room is None
+    assert append(log, batch(LARGE)).base_offset == 0
+    world.disk.free = 0
+    with pytest.raises(OSError, match="No space left"):
+        append(log, batch(b"small"))
+    world.disk.free = 100_000
+    await world.tasks.advance(A_SECOND)
+    assert folder.no_room is None, "what was refused before counts no more"
+
+
+async def test_a_follower_waits_for_room_for_what_its_leader_sent() -> None:
+    world = World()
+    log = await world.new_log()
+    (folder,) = world.manager.folders
+    world.disk.free = 100_000
+    with pytest.raises(OSError, match="No space left"):
+        log.append_fetched(memoryview(bytearray(batch(LARGE))), NOW_MS)
+    await world.tasks.advance(A_SECOND)
+    assert folder.no_room is not None
+    world.disk.free = 400_000
+    await world.tasks.advance(A_SECOND)
+    assert folder.no_room is None
 
 
 async def test_refused_appends_leave_nothing_behind_in_memory(no_room: int) -> None:

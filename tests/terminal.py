@@ -39,7 +39,13 @@ class Terminal:
     def __exit__(self, *_error: object) -> None:
         self.process.kill()
         self.process.wait()
-        os.close(self._ours)
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """The window is closed: its program gets SIGHUP, and can neither read nor write there any more."""
+        if self._ours >= 0:
+            os.close(self._ours)
+            self._ours = -1
 
     def send(self, *keys: str) -> None:
         for each in keys:

@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from moldau.runtime.real.free_ports import FreePorts
+from terminal import Terminal
 
 TIMEOUT_S = 60
 COMMAND = [sys.executable, "-c", "from moldau.cli import main; main()"]
@@ -71,6 +72,74 @@ def start(tmp_path: Path) -> Iterator[Start]:
         process.popen.wait()
         assert process.popen.stdout is not None
         process.popen.stdout.close()
+
+
+def at_terminal(folder: Path, *arguments: str, log_to: str = "") -> Terminal:
+    """It leads its session, as a shell does: when the terminal goes, the kernel tells it."""
+    into = f" 2>{log_to}" if log_to else ""
+    return Terminal(["sh", "-c", f'exec "$@"{into}', "sh", *COMMAND, *arguments], {}, folder)
+
+
+def address_at(terminal: Terminal) -> str:
+    terminal.wait_for("ready: bootstrap.servers=", TIMEOUT_S)
+    return terminal.wait_for("\n", TIMEOUT_S).strip()
+
+
+def clean_stops(folder: Path) -> int:
+    return len(list(folder.rglob(".kafka_cleanshutdown")))
+
+
+@pytest.mark.parametrize("log_to", ["errors", ""], ids=["log in a file", "log on the terminal"])
+def test_broker_outlives_its_terminal(tmp_path: Path, log_to: str) -> None:
+    file = broker_file(tmp_path)
+    with at_terminal(tmp_path, "broker", "--config", file, log_to=log_to) as terminal:
+        address = address_at(terminal)
+        terminal.hang_up()
+        produce(address, "after", b"the terminal")
+        assert consume(address, "after", 1) == [b"the terminal"]
+        terminal.process.terminate()
+        code = terminal.process.wait(TIMEOUT_S)
+    assert clean_stops(tmp_path) == 1
+    if log_to:
+        assert code == 0
+        assert "SIGHUP: the broker goes on as it is" in (tmp_path / log_to).read_text()
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_up_ends_with_its_terminal_and_cleanly(tmp_path: Path, number: int) -> None:
+    with at_terminal(tmp_path, "up", "--port", "0", "--brokers", str(number)) as terminal:
+        address_at(terminal)
+        terminal.hang_up()
+        terminal.process.wait(TIMEOUT_S)
+    assert clean_stops(tmp_path) == number
+
+
+def test_a_reload_by_systemd_is_noted_and_changes_nothing(start: Start, tmp_path: Path) -> None:
+    process = start("broker", "--config", broker_file(tmp_path))
+    address = process.bootstrap_servers
+    for _ in range(3):
+        process.popen.send_signal(signal.SIGHUP)
+    produce(address, "after", b"a reload")
+    assert consume(address, "after", 1) == [b"a reload"]
+    assert process.end() == 0
+    assert any("SIGHUP" in entry["message"] for entry in process.log())
+
+
+def test_under_nohup_a_lost_terminal_ends_nothing(tmp_path: Path) -> None:
+    command = ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *COMMAND, "up", "--port", "0"]
+    with Terminal(command, {}, tmp_path) as terminal:
+        address = address_at(terminal)
+        terminal.hang_up()
+        produce(address, "after", b"the terminal")
+        terminal.process.terminate()
+        terminal.process.wait(TIMEOUT_S)
+    assert clean_stops(tmp_path) == 1
+
+
+def broker_file(folder: Path) -> str:
+    path = folder / "broker.properties"
+    path.write_text(f"node.id=1\nlisteners=PLAINTEXT://127.0.0.1:0\nlog.dirs={folder / 'data'}\n")
+    return str(path)
 
 
 def refused(folder: Path, *arguments: str, code: int = 5) -> str:

@@ -50,6 +50,7 @@ def command(
     """Run one broker from a configuration file.
 
     Values come from the file, from variables such as MOLDAU_NUM_PARTITIONS, and from --set; the latter win.
+    SIGTERM and Ctrl-C stop it cleanly. It outlives its terminal: SIGHUP is noted in the log, and changes nothing.
     """
     config, remarks = read_config({}, path, parse_pairs(settings, "--set"))
     option = "log.dirs"
@@ -58,4 +59,4 @@ def command(
     refuse_foreign_broker(config.log_dir, option)
     if url == store_url("", default_store) or len(config.log_dirs) == 1:
         prepare_folder(config.log_dir, option)  # else the broker can do without one of its folders
-    run_broker(Launch(config, url, as_json, log_level, log_format, is_from_file=True, remarks=remarks))
+    run_broker(Launch(config, url, as_json, log_level, log_format, is_daemon=True, remarks=remarks))

@@ -1,7 +1,8 @@
 """Running a broker in this process: configuration, store, signals, and what can stop it from starting.
 
 The one line `ready: bootstrap.servers=...` on stdout says that clients can work. The first Ctrl-C or SIGTERM stops
-cleanly, the second at once. Logs go to stderr.
+cleanly, the second at once. A broker that is a daemon outlives its terminal: SIGHUP is noted, and changes nothing, as
+nothing is read from files while it runs. One that is tried at a terminal ends with it, cleanly. Logs go to stderr.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class Launch:
     """Of the process among others of its kind, for the logs: `broker-2`."""
     min_isr: Wanted | None = None
     """What the cluster is to have before this broker is ready."""
-    is_from_file: bool = False
+    is_daemon: bool = False
+    """Run from a configuration file, by a service manager or in the background; else at a terminal, on trial."""
     thrown_away: str = ""
     """The folder of all data, where that is removed at the end: nothing in it is synced or closed."""
     starting: int = 1
@@ -160,11 +162,12 @@ def store_url(url: str, default_path: str) -> str:
 def run_broker(launch: Launch) -> None:
     """Run until a signal; CliError where it cannot start."""
     from moldau.runtime.real import run
-    from moldau.runtime.real.process import end_quickly, install_signal_handlers
+    from moldau.runtime.real.process import end_quickly, install_hangup_handler, install_signal_handlers
 
     async def main(runtime: Runtime) -> None:
-        stopping = asyncio.Event()
-        install_signal_handlers(asyncio.get_running_loop(), lambda: stop_or_leave(stopping))
+        loop, stopping = asyncio.get_running_loop(), asyncio.Event()
+        install_signal_handlers(loop, lambda: stop_or_leave(stopping))
+        install_hangup_handler(loop, note_hangup if launch.is_daemon else stopping.set)
         await serve(runtime, launch, stopping, lambda servers: announce(servers, launch.as_json))
 
     prepare_process(launch)
@@ -207,7 +210,7 @@ async def serve(
         await start(broker, launch)
         if launch.min_isr is not None:
             await bring_into_force(runtime, reached_here(broker), launch.min_isr)
-        if launch.is_from_file:
+        if launch.is_daemon:
             warn_of_file(launch.config, broker.config[MIN_ISR])
         warn_of_shortages(broker, launch)
         runtime.tasks.spawn(stop_on_failure(broker, stopping), name="watch for failure")
@@ -307,6 +310,13 @@ def stop_or_leave(stopping: asyncio.Event) -> None:
     if stopping.is_set():
         os._exit(Exit.INTERRUPTED)  # the user insists: what is not on disk is recovered at the next start
     stopping.set()
+
+
+def note_hangup() -> None:
+    """SIGHUP to a daemon."""
+    log.info(
+        "SIGHUP: the broker goes on as it is; `moldau config set broker` changes its settings, SIGTERM stops it"
+    )
 
 
 def announce(bootstrap_servers: str, as_json: bool) -> None:

@@ -3,7 +3,7 @@
 What to run comes in as one JSON line on the standard input, which then stays open as long as the supervisor lives: a
 line `stop` asks for a clean stop, and its end is the supervisor's end, and the broker's too, whatever it is doing. What
 became of the start goes out on the standard output, a JSON line each; logs go to the standard error, with the name of
-the broker. SIGTERM stops it cleanly; Ctrl-C on the terminal is the supervisor's business.
+the broker. SIGTERM stops it cleanly; Ctrl-C on the terminal, and the terminal's end, are the supervisor's business.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ import threading
 from typing import Any, NamedTuple, TextIO
 
 from moldau.cli.errors import CliError, Exit, unexpected
-from moldau.cli.launch import Launch, prepare_process, serve, stop_or_leave
+from moldau.cli.launch import Launch, note_hangup, prepare_process, serve, stop_or_leave
 from moldau.config.broker import BrokerConfig
 from moldau.runtime.ports import Runtime
 from moldau.runtime.real import run
+from moldau.runtime.real.process import install_hangup_handler
 
 log = logging.getLogger("moldau.cli")
 
@@ -86,6 +87,7 @@ async def work(runtime: Runtime, launch: Launch) -> None:
     stopping, ready = asyncio.Event(), threading.Event()
     if sys.platform != "win32":
         loop.add_signal_handler(signal.SIGTERM, lambda: stop_or_leave(stopping))
+    install_hangup_handler(loop, note_hangup)
 
     def on_ready(servers: str) -> None:
         ready.set()

@@ -28,7 +28,7 @@ from moldau.cli.restarts import Restarts
 from moldau.cli.supervised import STOP, Order
 from moldau.runtime.ports import Address
 from moldau.runtime.real import close_runtime, real_runtime
-from moldau.runtime.real.process import install_signal_handlers
+from moldau.runtime.real.process import install_hangup_handler, install_signal_handlers
 
 log = logging.getLogger("moldau.cli")
 
@@ -176,6 +176,11 @@ class Supervisor:
         else:
             self._kill()  # what is not on the disk is recovered at the next start
 
+    def hang_up(self) -> None:
+        """The terminal is gone: a clean end, however often a shell and the kernel say so."""
+        if not self._signals:
+            self.stop()
+
     async def run(self, on_ready: Callable[[str], object]) -> Exit:
         """Until a signal. CliError where a broker cannot start at all, or none is left."""
         try:
@@ -244,6 +249,7 @@ def supervise(
     async def main() -> Exit:
         supervisor = Supervisor(orders, restarts=restarts, min_isr=min_isr)
         install_signal_handlers(asyncio.get_running_loop(), supervisor.stop)
+        install_hangup_handler(asyncio.get_running_loop(), supervisor.hang_up)
         return await supervisor.run(on_ready)
 
     def on_ready(bootstrap_servers: str) -> None:

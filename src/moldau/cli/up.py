@@ -114,7 +114,8 @@ def command(
     """Run a broker, or several, on this machine until Ctrl-C.
 
     It prints one line `ready: bootstrap.servers=...` on stdout when clients can work; logs go to stderr.
-    Only programs on this machine reach it, unless --open or --set listeners=... lets others in.
+    Only programs on this machine reach it, unless --open or --set listeners=... lets others in. It ends with
+    its terminal, cleanly (`moldau broker` does not).
 
     With --brokers N topics have copies on other brokers: default.replication.factor and those of the
     cluster's own topics are 3, or N if that is less; from 3 brokers on min.insync.replicas is 2, so that a

@@ -21,6 +21,7 @@ from moldau.runtime.real.features import PLAIN, Features
 from moldau.runtime.real.process import (
     descriptor_limit,
     end_quickly,
+    install_hangup_handler,
     install_signal_handlers,
     raise_descriptor_limit,
     tune_gc,
@@ -93,6 +94,25 @@ def test_a_stop_signal_is_told_on_the_loop(number: signal.Signals) -> None:
                 loop.remove_signal_handler(one)
 
     run(main)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such signal")
+def test_a_hangup_is_told_on_the_loop_unless_it_was_ignored_before() -> None:
+    async def main(runtime: Runtime) -> None:
+        loop, told = asyncio.get_running_loop(), asyncio.Event()
+        install_hangup_handler(loop, told.set)
+        os.kill(os.getpid(), signal.SIGHUP)
+        await asyncio.wait_for(told.wait(), 5)
+        loop.remove_signal_handler(signal.SIGHUP)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        install_hangup_handler(loop, told.set)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+    before = signal.getsignal(signal.SIGHUP)
+    try:
+        run(main)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_tuning_the_collector_freezes_what_is_there() -> None:

@@ -26,6 +26,15 @@ def install_signal_handlers(loop: asyncio.AbstractEventLoop, on_stop: Callable[[
             signal.signal(number, lambda *_: loop.call_soon_threadsafe(on_stop))
 
 
+def install_hangup_handler(loop: asyncio.AbstractEventLoop, on_hangup: Callable[[], object]) -> None:
+    """Call `on_hangup` on the loop at each SIGHUP: the terminal is gone, or somebody wants settings to be read anew.
+
+    Where the process was started with SIGHUP ignored (`nohup`), it stays so.
+    """
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        loop.add_signal_handler(signal.SIGHUP, on_hangup)
+
+
 def tune_gc() -> None:
     """Call it when much was loaded and nobody is served yet: what is there now is never looked at again by the
     collector.

@@ -2,8 +2,8 @@
 
 - `moldau_cluster` (session): a running `moldau.testing.Cluster`; started when a test first asks for it.
 - `moldau_bootstrap_servers` (session): its address.
-- `moldau_topic`: the name of a fresh topic for each test, with one partition, or as `@pytest.mark.moldau_topic(
-  partitions=3, config={"cleanup.policy": "compact"})` says.
+- `moldau_topic`: the name of a fresh topic for each test, with one partition, or as `@pytest.mark.moldau_topic(3)` or
+  `@pytest.mark.moldau_topic(partitions=3, config={"cleanup.policy": "compact"})` says.
 - `moldau_config` (session): broker settings; a project overrides it in its conftest.py.
 - `moldau_brokers` (session): how many brokers the cluster has, 1; overridden in the same way.
 - `moldau_cluster_of`: starts a cluster of so many brokers for one test, to be killed and cut at will:
@@ -110,8 +110,8 @@ def moldau_bootstrap_servers(moldau_cluster: Cluster) -> str:
 def moldau_topic(request: pytest.FixtureRequest, moldau_cluster: Cluster) -> str:
     """The name of a topic that no other test uses; it exists already."""
     marker = request.node.get_closest_marker("moldau_topic")
-    options = dict(marker.kwargs) if marker else {}
+    args, options = (marker.args, marker.kwargs) if marker else ((), {})
     readable = re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name).strip("-.") or "test"
     name = f"{readable[:NAME_MAX]}-{next(_numbers)}"
-    moldau_cluster.create_topic(name, **options)
+    moldau_cluster.create_topic(name, *args, **options)
     return name

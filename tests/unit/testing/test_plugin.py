@@ -113,13 +113,18 @@ def test_a_mark_says_how_the_topic_is_made_and_a_fixture_how_the_broker_is(pytes
             topics = client.list_topics(timeout=20).topics
             assert len(topics[moldau_topic].partitions) == 3
 
+        @pytest.mark.moldau_topic(3)
+        def test_positional(moldau_topic, moldau_cluster):
+            client = AdminClient({"bootstrap.servers": moldau_cluster.bootstrap_servers})
+            assert len(client.list_topics(timeout=20).topics[moldau_topic].partitions) == 3
+
         def test_other(moldau_cluster):
             moldau_cluster.create_topic("by-default", partitions=-1)
             client = AdminClient({"bootstrap.servers": moldau_cluster.bootstrap_servers})
             assert len(client.list_topics(timeout=20).topics["by-default"].partitions) == 5
         """
     )
-    pytester.runpytest_subprocess("-q").assert_outcomes(passed=2)
+    pytester.runpytest_subprocess("-q").assert_outcomes(passed=3)
 
 
 def test_a_run_that_uses_no_fixture_imports_nothing_of_the_broker(pytester: pytest.Pytester) -> None:

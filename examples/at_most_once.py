@@ -16,7 +16,7 @@ from threading import Event
 
 from confluent_kafka import Consumer, Message
 
-BOOTSTRAP = os.environ.get("BOOTSTRAP_SERVERS", "localhost:9092")
+BOOTSTRAP = os.environ.get("MOLDAU_BOOTSTRAP", "localhost:9092")
 BATCH = 10  # so many a crash can lose
 
 

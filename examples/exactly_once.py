@@ -22,7 +22,7 @@ from threading import Event
 
 from confluent_kafka import Consumer, Message, Producer
 
-BOOTSTRAP = os.environ.get("BOOTSTRAP_SERVERS", "localhost:9092")
+BOOTSTRAP = os.environ.get("MOLDAU_BOOTSTRAP", "localhost:9092")
 WORKER = "invoices-1"  # each worker has a name of its own: of two with the same, the older one is fenced off
 BATCH = 10
 TIMEOUT_S = 30

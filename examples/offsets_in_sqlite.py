@@ -20,7 +20,7 @@ from threading import Event
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
-BOOTSTRAP = os.environ.get("BOOTSTRAP_SERVERS", "localhost:9092")
+BOOTSTRAP = os.environ.get("MOLDAU_BOOTSTRAP", "localhost:9092")
 BATCH = 10
 SCHEMA = """
     CREATE TABLE IF NOT EXISTS sold (item TEXT PRIMARY KEY, pieces INTEGER NOT NULL);

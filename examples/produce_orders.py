@@ -18,7 +18,7 @@ import sys
 
 from confluent_kafka import KafkaError, Message, Producer
 
-BOOTSTRAP = os.environ.get("BOOTSTRAP_SERVERS", "localhost:9092")
+BOOTSTRAP = os.environ.get("MOLDAU_BOOTSTRAP", "localhost:9092")
 ITEMS = ("apples", "pears", "plums")
 
 

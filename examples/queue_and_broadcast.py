@@ -22,7 +22,7 @@ from threading import Event
 
 from confluent_kafka import Consumer, TopicPartition
 
-BOOTSTRAP = os.environ.get("BOOTSTRAP_SERVERS", "localhost:9092")
+BOOTSTRAP = os.environ.get("MOLDAU_BOOTSTRAP", "localhost:9092")
 
 
 def main(kind: str, name: str) -> None:

@@ -114,7 +114,7 @@ class Stage:
         self.server = server
         self.folder = folder
         self.bootstrap = server.bootstrap_servers
-        self._environment = {**os.environ, "BOOTSTRAP_SERVERS": self.bootstrap}
+        self._environment = {**os.environ, "MOLDAU_BOOTSTRAP": self.bootstrap}
         self._made: list[Running] = []
         self.orders: set[int] = set()
         (folder / "examples").symlink_to(EXAMPLES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,12 @@ def test_every_command_of_the_readme_is_one_that_moldau_takes(line: str) -> None
 def test_an_example_is_run_as_its_head_says(line: str) -> None:
     head = ast.get_docstring(ast.parse((EXAMPLES.parent / line.split()[1]).read_text(encoding="utf-8")))
     assert line in commands(head or "", "python")
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("*.py")), ids=lambda path: path.name)
+def test_an_example_goes_where_the_command_line_goes(path: Path) -> None:
+    for taken in re.findall(r"environ(?:\.get\(|\[)\"(\w*BOOTSTRAP\w*)", path.read_text(encoding="utf-8")):
+        assert taken == "MOLDAU_BOOTSTRAP"
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -24,7 +24,12 @@ COMPILE := $(BIN)/pip-compile -q --strip-extras --generate-hashes --allow-unsafe
 help:  ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# In words of every Python, so that an old one can say it.
+RIGHT_PYTHON := import sys; sys.version_info >= (3, 11) or sys.exit("Moldau needs Python 3.11 or newer, and $(PYTHON) is \
+  %d.%d: name another one, as in make setup PYTHON=python3.12" % sys.version_info[:2])
+
 $(STAMP): requirements/dev.lock pyproject.toml
+	@$(PYTHON) -c '$(RIGHT_PYTHON)'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/dev.lock
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -41,6 +42,51 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     subprocess.run([*pip, "--no-deps", str(wheel)], check=True, timeout=60)
     subprocess.run([*pip, "pytest"], check=True, timeout=120)
     yield home
+
+
+def old_python() -> str:
+    """A Python that is too old."""
+    for name in ("python3.10", "python3.9", "python3.8"):
+        for path in (
+            shutil.which(name),
+            *sorted(Path.home().glob(f".pyenv/versions/{name[6:]}.*/bin/python")),
+        ):
+            if (
+                path
+                and subprocess.run([path, "-c", "import venv"], capture_output=True, check=False).returncode
+                == 0
+            ):
+                return str(path)
+    pytest.skip("There is no Python older than 3.11 here.")
+
+
+def test_pip_of_an_older_python_says_which_version_moldau_needs(tmp_path: Path) -> None:
+    subprocess.run([old_python(), "-m", "venv", str(tmp_path / "env")], check=True, timeout=120)
+    pip = [str(tmp_path / "env" / "bin" / "pip"), "install", str(ROOT)]
+    refused = subprocess.run(pip, capture_output=True, text=True, timeout=240, check=False, env=clean())
+    assert refused.returncode != 0
+    assert "Package 'moldau' requires a different Python" in refused.stderr and ">=3.11" in refused.stderr
+
+
+def test_make_with_an_older_python_says_which_version_moldau_needs(tmp_path: Path) -> None:
+    pretending = "import sys; sys.version_info = (3, 10, 13, 'final', 0); exec(sys.argv[1])"
+    old = tmp_path / "python3"
+    old.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{pretending}" "$2"\n')
+    old.chmod(0o755)
+    (tmp_path / "requirements").mkdir()
+    for name in ("Makefile", "pyproject.toml", "requirements/dev.lock"):
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    refused = subprocess.run(
+        ["make", "setup", f"PYTHON={old}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert refused.returncode != 0
+    assert f"Moldau needs Python 3.11 or newer, and {old} is 3.10" in refused.stderr
+    assert not (tmp_path / ".venv").exists()
 
 
 def clean() -> dict[str, str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -22,6 +24,7 @@ from moldau.cli import doctor
 from moldau.cli.app import run
 from moldau.cli.topic import id_text
 from moldau.testing import Cluster
+from terminal import CTRL_D, ENTER, Terminal
 
 TIMEOUT_S = 60
 COMMAND = [sys.executable, "-c", "from moldau.cli import main; main()"]
@@ -407,6 +410,61 @@ def test_input_that_is_wrong_is_named_and_what_came_before_is_sent(cli: Cli, top
     assert "Message 2 has no key separator '='" in text
     assert cli.out("message", "consume", topic, "--format", "{key}{value}") == b"a1\n"
     assert "There is no file" in cli.error("message", "produce", topic, "--file", "missing.txt", code=4)
+
+
+def test_a_command_that_fails_in_the_middle_says_how_many_messages_are_stored(cli: Cli, topic: str) -> None:
+    text = cli.error("message", "produce", topic, "-K", "=", stdin=b"a=1\nb=2\nc=3\nd\n", code=1)
+    assert "Message 4 has no key separator '='. 3 messages are stored." in text
+    failed = cli.run("message", "produce", topic, "-K", "=", "--json", stdin=b"a=1\nb\n", code=1)
+    assert json.loads(failed.stderr)["error"]["message"].endswith("1 message is stored.")
+
+
+def test_a_message_that_is_refused_in_the_middle_leaves_as_many_stored_as_is_said(
+    cli: Cli, cluster: Cluster
+) -> None:
+    cluster.create_topic("small-ones", config={"max.message.bytes": 100_000})
+    lines = b"small\n" * 30_000 + bytes(200_000) + b"\n" + b"small\n" * 1000
+    text = " ".join(cli.error("message", "produce", "small-ones", stdin=lines, code=1).split())
+    said = re.search(r"Message size too large\.? ([\d,]+) messages? (?:is|are) stored", text)
+    assert said is not None, text
+    stored = len(cli.out("message", "consume", "small-ones").splitlines())
+    unknown = re.search(r"perhaps ([\d,]+) more", text)
+    least = int(said[1].replace(",", ""))
+    assert 0 < least <= stored <= least + (int(unknown[1].replace(",", "")) if unknown else 0)
+
+
+def test_ctrl_c_in_the_middle_says_how_many_messages_are_stored(cli: Cli, topic: str) -> None:
+    command = [*COMMAND, "message", "produce", topic]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as producing:
+        try:
+            assert producing.stdin is not None and producing.stderr is not None
+            producing.stdin.write(b"one\ntwo\nthree\n")
+            producing.stdin.flush()
+            wait_until(
+                lambda: cli.out("message", "consume", topic).count(b"\n") == 3, TIMEOUT_S, "three lines"
+            )
+            producing.send_signal(signal.SIGINT)
+            assert producing.wait(TIMEOUT_S) == 130
+            assert b"Interrupted. 3 messages are stored." in producing.stderr.read()
+        finally:
+            producing.kill()
+
+
+def test_piped_input_shows_on_a_terminal_how_far_it_is(
+    cli: Cli, cluster: Cluster, topic: str, tmp_path: Path
+) -> None:
+    """A person at a terminal, who pipes a program's output into the command."""
+    produce = shlex.join([*COMMAND, "message", "produce", topic])
+    command = ["sh", "-c", f"while read line; do echo a line; done | {produce}"]
+    environment = {"MOLDAU_BOOTSTRAP": cluster.bootstrap_servers}
+    with Terminal(command, environment, tmp_path) as terminal:
+        terminal.press_until(ENTER, " read, ", TIMEOUT_S)
+        shown = terminal.wait_for(" per second", TIMEOUT_S)
+        assert re.fullmatch(r"\d+ stored, \d+ per second", shown)
+        terminal.send(CTRL_D)
+        last = terminal.wait_for(f" sent to {topic}", TIMEOUT_S)
+        assert re.search(r"\r +\r\d+ messages? sent to", last), "the line is gone"
 
 
 def test_a_message_that_the_topic_refuses_fails_the_command(cli: Cli, cluster: Cluster) -> None:

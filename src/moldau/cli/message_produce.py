@@ -2,13 +2,14 @@
 
 Messages keep their order per partition. A retry after a lost answer can store one twice, unless `--idempotent`,
 which is not the default because librdkafka needs half a second to begin with it. The first failure ends the
-reading, and the command fails with its reason; what was acknowledged before is in the topic.
+reading, and the command fails with its reason, and with how many messages are stored all the same; so does Ctrl-C.
 """
 
 from __future__ import annotations
 
 import itertools
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING
@@ -20,6 +21,7 @@ from moldau.cli.complete import files, topic_names
 from moldau.cli.errors import CliError, file_error, not_found, usage
 from moldau.cli.help import Command
 from moldau.cli.message_format import ENCODINGS, Headers, LineReader, Outgoing, decode, read_json, unescape
+from moldau.cli.message_progress import EVERY_S, Progress
 from moldau.cli.offsets import Kind, parse_position
 from moldau.cli.options import Target, Whole, cluster_options, json_option, parse_pairs
 from moldau.cli.output import count_of, note, print_json
@@ -149,8 +151,18 @@ def produce(
         outgoing = (message._replace(partition=None) for message in outgoing)
     if any(default is not None for default in defaults):
         outgoing = (with_defaults(message, defaults) for message in outgoing)
-    delivery = Delivery(topic)
-    send(producer, connection, outgoing, delivery)
+    delivery = Delivery(topic, "sent" if acks == "0" else "stored")
+    is_piped = not values and (path is not None or not sys.stdin.isatty())
+    progress = Progress(lambda: delivery.messages, wanted=is_piped)
+    try:
+        send(producer, connection, outgoing, delivery, progress)
+    except CliError as error:
+        raise CliError(f"{error.message}{delivery.remainder}", error.hint, error.code) from error.__cause__
+    except (KeyboardInterrupt, SystemError):  # the latter is Ctrl-C within a callback of the client
+        note(f"Interrupted.{delivery.remainder}")
+        raise
+    finally:
+        progress.clear()
     delivery.report(as_json)
 
 
@@ -235,7 +247,12 @@ class Delivery:
     """What the cluster acknowledged, and the first thing it refused."""
 
     topic: str
+    done: str = "stored"
+    """What is known of them; with acks=0 only that they were sent."""
+    read: int = 0
     messages: int = 0
+    unknown: int = 0
+    """Sent, and not answered: they may be stored or not."""
     # Partition: first and last offset; with acks=0 nobody says which offset a message got.
     offsets: dict[int, list[int | None]] = field(default_factory=dict)
     failure: KafkaError | None = None
@@ -243,6 +260,7 @@ class Delivery:
     def on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self.failure = self.failure or error
+            self.unknown += error.code() in unanswered()
             return
         self.messages += 1
         offset = message.offset()
@@ -250,6 +268,16 @@ class Delivery:
         if bounds is None:
             bounds = self.offsets[message.partition()] = [offset, offset]
         bounds[1] = offset
+
+    @property
+    def remainder(self) -> str:
+        """What stays behind a command that failed: ` 7 messages are stored.`, or nothing where it read one at most."""
+        if self.read < 2 and not self.messages:
+            return ""
+        stored = f"{count_of(self.messages, 'message')} {'is' if self.messages == 1 else 'are'} {self.done}"
+        if self.unknown:
+            stored += f", and perhaps {self.unknown:,} more that {'was' if self.unknown == 1 else 'were'} not answered"
+        return f" {stored}."
 
     def report(self, as_json: bool) -> None:
         partitions = sorted(self.offsets.items())
@@ -268,6 +296,20 @@ class Delivery:
             note(f"{count_of(self.messages, 'message')} sent to {self.topic}{places(partitions)}.")
 
 
+def unanswered() -> tuple[int, ...]:
+    """Error codes of a message that was on its way, or may have been."""
+    from confluent_kafka import KafkaError
+
+    return (
+        KafkaError._PURGE_INFLIGHT,
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    )
+
+
 def places(partitions: list[tuple[int, list[int | None]]]) -> str:
     if len(partitions) != 1 or partitions[0][1][0] is None:
         return f" in {count_of(len(partitions), 'partition')}" if partitions else ""
@@ -276,26 +318,32 @@ def places(partitions: list[tuple[int, list[int | None]]]) -> str:
 
 
 def send(
-    producer: Producer, connection: Connection, outgoing: Iterable[Outgoing], delivery: Delivery
+    producer: Producer,
+    connection: Connection,
+    outgoing: Iterable[Outgoing],
+    delivery: Delivery,
+    progress: Progress,
 ) -> None:
     try:
-        for number, message in enumerate(outgoing):
-            enqueue(producer, delivery, message)
-            if number % POLL_EVERY == 0:
+        for message in outgoing:
+            delivery.read += 1
+            enqueue(producer, delivery, message, progress)
+            if delivery.read % POLL_EVERY == 0 or time.monotonic() >= progress.due_s:
                 producer.poll(0)
+                progress.show(delivery.read)
                 if delivery.failure is not None:
                     break
     finally:
         # Also after Ctrl-C or a bad line: what was read before must have its answer.
-        if delivery.failure is None:
-            producer.flush()
+        while delivery.failure is None and producer.flush(EVERY_S):
+            progress.show(delivery.read)
     if delivery.failure is not None:
         producer.purge()
         producer.flush(1)
         raise explain_failure(connection, delivery)
 
 
-def enqueue(producer: Producer, delivery: Delivery, message: Outgoing) -> None:
+def enqueue(producer: Producer, delivery: Delivery, message: Outgoing, progress: Progress) -> None:
     value, key, headers, partition, timestamp_ms = message
     while delivery.failure is None:
         try:
@@ -312,6 +360,7 @@ def enqueue(producer: Producer, delivery: Delivery, message: Outgoing) -> None:
             return
         except BufferError:  # the queue is full: wait for the cluster
             producer.poll(0.1)
+            progress.show(delivery.read)
 
 
 def explain_failure(connection: Connection, delivery: Delivery) -> CliError:
@@ -322,13 +371,10 @@ def explain_failure(connection: Connection, delivery: Delivery) -> CliError:
     if code == Code._UNKNOWN_PARTITION:
         return not_found(f"Topic '{delivery.topic}' has no such partition.", "See `moldau topic describe`.")
     if code != Code._MSG_TIMED_OUT:
-        error = connection.explain(delivery.failure, subject=delivery.topic)
-    elif connection.answers():
-        error = CliError(
+        return connection.explain(delivery.failure, subject=delivery.topic)
+    if connection.answers():
+        return CliError(
             f"{delivery.topic}: The cluster answers, but did not store a message within the time-out.",
             "Too few replicas may be in sync, or a disk full: see `moldau cluster health`. --timeout waits longer.",
         )
-    else:
-        error = connection.silent()
-    before = f" ({count_of(delivery.messages, 'message')} before it arrived)" if delivery.messages else ""
-    return CliError(f"{error.message.rstrip('.')}{before}.", error.hint, error.code)
+    return connection.silent()

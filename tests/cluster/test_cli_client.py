@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import click
 import pytest
-from confluent_kafka import Uuid
+from confluent_kafka import Producer, Uuid
 
 from cluster.support import wait_until
 from moldau.cli import doctor
@@ -153,6 +153,7 @@ def test_a_topic_lives_from_its_creation_to_its_deletion(cli: Cli) -> None:
         "state": "ok",
         "first_offset": 0,
         "next_offset": 0,
+        "messages": 0,
     }
     assert cli.json("topic", "delete", "life") == [{"topic": "life", "status": "deleted"}]
     assert "life" not in [found["name"] for found in cli.json("topic", "list")]
@@ -311,6 +312,66 @@ def test_acks_decide_who_must_have_a_message(
     assert sent["messages"] == 1
     assert sent["partitions"][0]["first_offset"] == first_offset
     assert cli.out("message", "consume", name, "--follow", "--count", "1") == b"value\n"
+
+
+def transaction(cluster: Cluster, topic: str, *values: str, commits: bool = True) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": topic})
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    if commits:
+        producer.commit_transaction(TIMEOUT_S)
+    else:
+        producer.flush(TIMEOUT_S)
+        producer.abort_transaction(TIMEOUT_S)
+
+
+def messages_of(cli: Cli, topic: str) -> list[int | None]:
+    (described,) = cli.json("topic", "describe", topic)
+    return [partition["messages"] for partition in described["partitions"]]
+
+
+def test_the_last_messages_are_messages_and_not_markers_of_transactions(
+    cli: Cli, cluster: Cluster, topic: str
+) -> None:
+    def last(count: int, *options: str) -> list[str]:
+        return cli.out("message", "consume", topic, "--from", f"-{count}", *options).decode().split()
+
+    transaction(cluster, topic, "0", "1")
+    assert (last(1), last(2), last(3)) == (["1"], ["0", "1"], ["0", "1"])
+    for number in range(2, 9):
+        transaction(cluster, topic, f"{number}")
+    transaction(cluster, topic, *["aborted"] * 300, commits=False)
+    assert last(1) == ["8"]
+    assert last(5) == ["4", "5", "6", "7", "8"]
+    assert last(100) == [str(number) for number in range(9)]
+    assert last(4, "--to", "-2") == ["5", "6"]
+    moves = cli.json("group", "reset", "new", "--topic", topic, "-p", "0", "--to", "-2")["partitions"]
+    assert cli.out("message", "consume", topic, "--from", str(moves[0]["new_offset"]), "-p", "0") == b"7\n8\n"
+
+
+def test_a_topic_is_described_with_its_messages_and_not_with_markers_of_transactions(
+    cli: Cli, cluster: Cluster, topic: str
+) -> None:
+    assert messages_of(cli, topic) == [0, 0, 0]
+    transaction(cluster, topic, "1", "2", "3")
+    transaction(cluster, topic, "4", "5", commits=False)
+    cli.run("message", "produce", topic, "6", "-p", "1")
+    assert messages_of(cli, topic) == [3, 1, 0]
+    lines = cli.out("topic", "describe", topic).decode().splitlines()
+    assert lines[-3].split() == ["0", "1", "1", "1", "0", "7", "3", "ok"]
+
+
+def test_messages_that_are_too_many_to_be_counted_are_up_to_so_many(cli: Cli, topic: str) -> None:
+    cli.run("message", "produce", topic, "-p", "0", stdin=b"x\n" * 10_001)
+    assert messages_of(cli, topic) == [None, 0, 0]
+    assert "up to 10,001" in cli.out("topic", "describe", topic).decode()
+
+
+def test_messages_that_are_too_large_to_be_counted_are_up_to_so_many(cli: Cli, topic: str) -> None:
+    cli.run("message", "produce", topic, "-p", "0", stdin=(b"x" * 500_000 + b"\n") * 10)
+    assert messages_of(cli, topic) == [None, 0, 0]
 
 
 def test_reading_starts_and_stops_where_it_is_told(cli: Cli, topic: str) -> None:

@@ -8,9 +8,7 @@ group instead (`message_group`).
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +19,7 @@ from moldau.cli.errors import CliError, not_found, usage
 from moldau.cli.help import Command
 from moldau.cli.message_format import ENCODINGS, Rendering, compile_template, encoder, json_line, unescape
 from moldau.cli.message_group import GroupReader, reset_policy
+from moldau.cli.message_read import Range, read
 from moldau.cli.offsets import Position, parse_position, partition_offsets, resolve
 from moldau.cli.options import Target, Whole, cluster_options, json_option
 from moldau.cli.output import note
@@ -28,24 +27,14 @@ from moldau.cli.output import note
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
 
-BATCH_MAX = 2000
-WAIT_S = 0.25  # also the longest time until Ctrl-C is noticed
 FORMAT_HELP = (
     "Text with {topic} {partition} {offset} {timestamp} {time} {key} {value} {headers} {header.NAME} {size}, "
     "\\t and \\n."
 )
 FROM_HELP = (
-    "beginning, end, an offset (1500), messages before the end (-10), a time (2026-07-31T10:00, "
+    "beginning, end, an offset (1500), the last messages (-10), a time (2026-07-31T10:00, "
     "@MILLISECONDS) or a time ago (-1h30m)."
 )
-
-
-@dataclass(frozen=True)
-class Range:
-    """What is to be read of one partition; without `stop` there is no end."""
-
-    start: int
-    stop: int | None
 
 
 @click.command(
@@ -187,51 +176,6 @@ def plan(
         return {partition: Range(offset, None) for partition, offset in starts.items()}
     stops = resolve(connection, topic, bounds, last)
     return {p: Range(starts[p], stops[p]) for p in chosen if starts[p] < stops[p]}
-
-
-def read(
-    consumer: Consumer, connection: Connection, topic: str, ranges: dict[int, Range], count: int | None
-) -> Iterable[list[Message]]:
-    """Lists of messages, until every range is read or `count` is reached."""
-    from confluent_kafka import KafkaError, TopicPartition
-
-    consumer.assign([TopicPartition(topic, partition, range_.start) for partition, range_ in ranges.items()])
-    open_ranges = dict(ranges)
-    bounded = all(range_.stop is not None for range_ in ranges.values())
-    remaining = count
-    waiting_since = time.monotonic()
-    while open_ranges and remaining != 0:
-        received = receive(consumer, remaining)
-        fresh = []
-        for message in received:
-            range_ = open_ranges.get(message.partition())
-            failure = message.error()
-            if failure is not None:
-                if failure.code() != KafkaError._PARTITION_EOF:
-                    raise connection.explain(failure, subject=topic)
-                if range_ is not None and range_.stop is not None:
-                    del open_ranges[message.partition()]
-            elif range_ is not None:
-                if range_.stop is None or message.offset() < range_.stop:
-                    fresh.append(message)
-                if range_.stop is not None and message.offset() + 1 >= range_.stop:
-                    del open_ranges[message.partition()]
-        if remaining is not None:
-            del fresh[remaining:]
-            remaining -= len(fresh)
-        if fresh:
-            yield fresh
-        if received:
-            waiting_since = time.monotonic()
-        elif bounded and time.monotonic() - waiting_since > connection.target.timeout_s:
-            raise connection.silent()
-
-
-def receive(consumer: Consumer, limit: int | None) -> list[Message]:
-    """What is there, or else the next message within WAIT_S: a batch call would wait until it is full."""
-    size = BATCH_MAX if limit is None else max(1, min(BATCH_MAX, limit))
-    messages: list[Message] = consumer.consume(size, 0)
-    return messages or consumer.consume(1, WAIT_S)
 
 
 def print_messages(

@@ -1,7 +1,8 @@
 """Offsets of partitions: where they begin and end, and where a `--from` or `--to` of the user lies in them.
 
-A position is written as `beginning`, `end`, an offset (`1500`), a number of messages before the end (`-10`),
-a time (`2026-07-31T10:00`, `@1785492000000` in milliseconds) or a time ago (`-90s`, `-1h30m`, `-7d`).
+A position is written as `beginning`, `end`, an offset (`1500`), a number of messages before the end (`-10`), a time
+(`2026-07-31T10:00`, `@1785492000000` in milliseconds) or a time ago (`-90s`, `-1h30m`, `-7d`). Messages are what a
+reader is shown: not markers of transactions.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.cli.errors import usage
+from moldau.cli.message_read import last_offsets
 
 if TYPE_CHECKING:
     from moldau.cli.client import Connection
@@ -90,6 +92,8 @@ def resolve(
         found = list_offsets(connection, topic, list(bounds), OffsetSpec.for_timestamp(position.value))
         # -1: no message is that young, so reading starts with the next one.
         return {p: found[p] if found.get(p, -1) >= 0 else bounds[p].next for p in bounds}
+    if position.kind is Kind.BEFORE_END:
+        return last_offsets(connection, topic, bounds, position.value)
     return {partition: place(position, bound) for partition, bound in bounds.items()}
 
 
@@ -98,8 +102,7 @@ def place(position: Position, bound: Bounds) -> int:
         return bound.first
     if position.kind is Kind.END:
         return bound.next
-    wanted = position.value if position.kind is Kind.OFFSET else bound.next - position.value
-    return min(max(wanted, bound.first), bound.next)
+    return min(max(position.value, bound.first), bound.next)
 
 
 def list_offsets(

@@ -14,6 +14,7 @@ from moldau.cli.config import change_configs, changed_configs, min_isr, topic_co
 from moldau.cli.errors import CliError, Exit, usage
 from moldau.cli.findings import Status
 from moldau.cli.help import Group
+from moldau.cli.message_read import count_messages
 from moldau.cli.offsets import Bounds, partition_offsets
 from moldau.cli.options import Target, Whole, cluster_options, json_option, parse_pairs, set_option
 from moldau.cli.outcomes import Outcome, report
@@ -152,17 +153,21 @@ moldau topic describe orders --json | jq '.[0].partitions'
 def describe(names: tuple[str, ...], target: Target, as_json: bool) -> None:
     """Show partitions, leaders, offsets and changed configs of topics.
 
-    MESSAGES are at most so many: compaction and transactions leave offsets without a message. STATE is the
-    worst of: offline (no leader), under min ISR (writes with acks=all are refused), under-replicated (a
-    replica is not in sync).
+    MESSAGES are those that a reader of committed messages is shown. They are not read to be counted where there
+    are many, or of several topics: then it is `up to` so many, since transactions and compaction leave offsets
+    without a message. STATE is the worst of: offline (no leader), under min ISR (writes with acks=all are
+    refused), under-replicated (a replica is not in sync).
     """
     from confluent_kafka import TopicCollection
 
     connection = Connection(target)
     futures = connection.admin.describe_topics(TopicCollection(list(names)), request_timeout=target.timeout_s)
+    wanted = list(dict.fromkeys(names))
     documents = [
-        description_document(connection, connection.result(futures[name], subject=name))
-        for name in dict.fromkeys(names)
+        description_document(
+            connection, connection.result(futures[name], subject=name), counted=len(wanted) == 1
+        )
+        for name in wanted
     ]
     if as_json:
         print_json(documents)
@@ -173,10 +178,13 @@ def describe(names: tuple[str, ...], target: Target, as_json: bool) -> None:
         print_description(document)
 
 
-def description_document(connection: Connection, description: TopicDescription) -> dict[str, Any]:
+def description_document(
+    connection: Connection, description: TopicDescription, *, counted: bool
+) -> dict[str, Any]:
     offsets = partition_offsets(
         connection, description.name, [p.id for p in description.partitions if p.leader]
     )
+    messages = count_messages(connection, description.name, offsets) if counted else {}
     configs = topic_configs(connection, description.name)
     least = min_isr(configs)
     return {
@@ -187,7 +195,11 @@ def description_document(connection: Connection, description: TopicDescription) 
         "min_insync_replicas": least,
         "configs": changed_configs(configs, "topic"),
         "partitions": [
-            partition_document(view_of(description.name, partition, least), offsets.get(partition.id))
+            partition_document(
+                view_of(description.name, partition, least),
+                offsets.get(partition.id),
+                messages.get(partition.id),
+            )
             for partition in description.partitions
         ],
     }
@@ -204,7 +216,9 @@ def view_of(topic: str, partition: Any, least: int) -> PartitionView:
     )
 
 
-def partition_document(partition: PartitionView, bounds: Bounds | None) -> dict[str, Any]:
+def partition_document(
+    partition: PartitionView, bounds: Bounds | None, messages: int | None
+) -> dict[str, Any]:
     return {
         "partition": partition.partition,
         "leader": partition.leader,
@@ -213,6 +227,7 @@ def partition_document(partition: PartitionView, bounds: Bounds | None) -> dict[
         "state": partition.state,
         "first_offset": bounds.first if bounds else None,
         "next_offset": bounds.next if bounds else None,
+        "messages": messages,
     }
 
 
@@ -264,6 +279,10 @@ def print_trouble(document: dict[str, Any]) -> None:
 def partition_row(partition: dict[str, Any]) -> list[str]:
     first, following = partition["first_offset"], partition["next_offset"]
     known = first is not None and following is not None
+    messages = partition["messages"]
+    if known and messages is None:
+        most = following - first
+        messages = f"up to {most:,}" if most else "0"
     return [
         str(partition["partition"]),
         "none" if partition["leader"] is None else str(partition["leader"]),
@@ -271,7 +290,7 @@ def partition_row(partition: dict[str, Any]) -> list[str]:
         ",".join(map(str, partition["isr"])),
         str(first) if known else "-",
         str(following) if known else "-",
-        f"{following - first:,}" if known else "-",
+        "-" if messages is None else str(messages),
         partition["state"],
     ]
 

@@ -57,8 +57,6 @@ def test_anything_else_is_refused_with_what_can_be_written(text: str) -> None:
         (Position(Kind.OFFSET, 120), 120),
         (Position(Kind.OFFSET, 3), 100),
         (Position(Kind.OFFSET, 999), 150),
-        (Position(Kind.BEFORE_END, 10), 140),
-        (Position(Kind.BEFORE_END, 1000), 100),
     ],
 )
 def test_a_position_is_kept_within_what_is_there(position: Position, expected: int) -> None:

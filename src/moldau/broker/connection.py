@@ -143,7 +143,7 @@ class Connection:
                 self._pause_or_resume()
             return
         except OSError as error:
-            self.close(str(error))
+            self._fail(error)
             return
         if not filled:
             server.end(self)
@@ -454,7 +454,7 @@ class Connection:
             except (BlockingIOError, InterruptedError):
                 sent = 0
             except OSError as error:
-                self.close(str(error))
+                self._fail(error)
                 return
             self._server.metrics.bytes_out += sent
             self._held_bytes -= sent
@@ -501,7 +501,7 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as error:
-            self.close(str(error))
+            self._fail(error)
             return
         turn.spend(now_s - start_s)
         self._server.backlog.set(self, self._held_bytes if queue else 0)
@@ -566,6 +566,13 @@ class Connection:
     def is_idle(self) -> bool:
         """Nothing is owed to it: the idle time-out may end it, even where it has stopped taking its answers."""
         return not self._slots
+
+    def _fail(self, error: OSError) -> None:
+        """A client that is gone is no news: it has crashed, or ended without a word. A file that cannot be read is."""
+        is_gone = isinstance(error, ConnectionError | TimeoutError)
+        if is_gone:
+            log.debug("%s:%s is gone: %s", *self.stream.peer[:2], error)
+        self.close(None if is_gone else str(error))
 
     def close(self, reason: str | None) -> None:
         if self.is_closed:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 
 from moldau.log import names, swap
 from moldau.log.checkpoints import BadCheckpoint, read_epochs, read_partition_metadata
 from moldau.log.epochs import LeaderEpochs
 from moldau.log.index import read_waiting
+from moldau.log.mended import Mend
 from moldau.log.producers import ProducerEntry
 from moldau.log.scan import DamagedSegment, headers
 from moldau.log.segment import Segment
@@ -110,7 +112,9 @@ class FoundFiles:
             logger.warning("%s/%s: %s", self.folder, names.LEADER_EPOCHS, damage)
             return []
 
-    def epochs(self, end_offset: int | None = None, begin_offset: int = 0) -> LeaderEpochs:
+    def epochs(
+        self, note_mended: Callable[[Mend, str], None], end_offset: int | None = None, begin_offset: int = 0
+    ) -> LeaderEpochs:
         """From the checkpoint, or from the batches: where there is none, or it has an epoch from behind the end.
 
         Epochs before the checkpoint's first come from the batches too. When a log's start moves, epochs that end
@@ -125,7 +129,7 @@ class FoundFiles:
                 epochs.assign(epoch, start_offset)
             return epochs
         if self.bases and self._disk.size(self.path(self.bases[0], names.LOG)):
-            logger.warning("%s/%s is made anew from the batches", self.folder, names.LEADER_EPOCHS)
+            note_mended(Mend.EPOCHS, f"{self.folder}/{names.LEADER_EPOCHS} is made anew from the batches")
         return self._epochs_of_batches()
 
     def _epochs_of_batches(self, below_offset: int | None = None) -> LeaderEpochs:

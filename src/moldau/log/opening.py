@@ -22,6 +22,7 @@ from moldau.log.doubles import leave_out_doubles
 from moldau.log.folder import Checkpoints, DataFolder, DataFolderError, FolderOffline
 from moldau.log.host import Owner
 from moldau.log.loaded import LoadedLog
+from moldau.log.mended import Mended, summary
 from moldau.log.recovery import Opening, load_log, unopened_log
 from moldau.runtime.ports import Disk, Runtime
 
@@ -150,17 +151,21 @@ async def open_logs(
     # To check a log may take long, so each is a job of its own; to open one does not.
     size = min(LOGS_PER_JOB, -(-len(logs) // threads)) if clean else 1
     limit = asyncio.Semaphore(threads)
+    mended: list[list[Mended]] = []
 
     async def open_some(some: list[tuple[TopicPartition, str]]) -> None:
         openings = [(p, _opening(runtime, p, path, contents, config_of(p.topic))) for p, path in some]
         async with limit:
             opened = await runtime.tasks.in_thread(_load, runtime.disk, openings)
         for one in opened:
+            mended.append(one.opening.mended)
             keep(one, folder)
 
     jobs = [logs[i : i + size] for i in range(0, len(logs), size or 1)]
     for task in [runtime.tasks.spawn(open_some(some), name="open logs") for some in jobs]:
         await task
+    if any(mended):
+        logger.warning("%s: %d logs are checked after the crash: %s", folder.path, len(logs), summary(mended))
 
 
 def _opening(

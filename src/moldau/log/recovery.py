@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from moldau.log import names
 from moldau.log.checkpoints import write_epochs
@@ -28,6 +28,7 @@ from moldau.log.epochs import LeaderEpochs
 from moldau.log.found_files import FoundFiles
 from moldau.log.index import read_waiting
 from moldau.log.loaded import LoadedLog
+from moldau.log.mended import Mend, Mended
 from moldau.log.producers import Producers
 from moldau.log.reindex import build_indexes, count_in, indexes_look_right, install_indexes
 from moldau.log.replay import replay
@@ -58,6 +59,15 @@ class Opening:
     """Whether there is a checkpoint of recovery points at all, or it is lost."""
     index_interval_bytes: int
     now_ms: int
+    mended: list[Mended] = field(default_factory=list)
+    """What a crash had left unfinished."""
+
+    def note_mended(self, what: Mend, text: str, cut_bytes: int = 0) -> None:
+        if self.clean:
+            logger.warning(text)
+        else:
+            self.mended.append(Mended(what, cut_bytes))
+            logger.debug(text)
 
 
 def unopened_log(disk: Disk, folder: str, log_start_offset: int, next_offset: int) -> LoadedLog:
@@ -171,7 +181,7 @@ def _start_anew(disk: Disk, opening: Opening, files: FoundFiles) -> LoadedLog:
     start = opening.log_start_offset or 0
     make = Segment.create if start else Segment.new
     active = make(disk, opening.folder, start, opening.now_ms)
-    epochs = files.epochs()
+    epochs = files.epochs(opening.note_mended)
     epochs.truncate_from_end(start + 1)  # a leader that took over here and wrote nothing yet is kept
     return LoadedLog([start], active, start, start, start, epochs, Producers(), -1, files.topic_id())
 
@@ -185,7 +195,7 @@ def _load_clean(disk: Disk, opening: Opening, files: FoundFiles) -> LoadedLog:
     active.created_ms = opening.now_ms
     active.load_max_timestamp(read_waiting)
     files.remove_stray_snapshots(keep=next_offset)
-    epochs = files.epochs(next_offset)
+    epochs = files.epochs(opening.note_mended, next_offset)
     log_start_offset = max(opening.log_start_offset or 0, files.bases[0])
     snapshot_offset, entries = files.snapshot(not_above=next_offset)
     producers = Producers(entries)
@@ -213,7 +223,7 @@ def _mend_indexes(disk: Disk, opening: Opening, bases: list[int]) -> None:
 
 def _rebuild_indexes(disk: Disk, opening: Opening, base_offset: int) -> None:
     path = f"{opening.folder}/{names.file_name(base_offset, '')}"
-    logger.warning("%s: indexes are rebuilt", path)
+    opening.note_mended(Mend.INDEXES, f"{path}: indexes are rebuilt")
     size = disk.size(path + names.LOG)
     build_indexes(disk, opening.folder, base_offset, size, opening.index_interval_bytes)
     install_indexes(disk, opening.folder, base_offset)
@@ -292,7 +302,7 @@ class _Replayed:
         cls, disk: Disk, opening: Opening, files: FoundFiles, base_offset: int, log_start_offset: int
     ) -> _Replayed:
         """As it was where a segment begins; the indexes of aborted transactions from there on are made anew."""
-        epochs = files.epochs(begin_offset=log_start_offset)
+        epochs = files.epochs(opening.note_mended, begin_offset=log_start_offset)
         snapshot_offset, producers = _producers_at(disk, opening, files, base_offset)
         for base in files.bases:
             if base >= base_offset:
@@ -357,7 +367,8 @@ def _mend_end(disk: Disk, opening: Opening, base_offset: int, end_offset: int) -
             newest = max(newest, batch.header.max_timestamp)
     except DamagedSegment as damage:
         if next_offset == end_offset:
-            logger.warning("%s; cut off there, %d bytes are dropped", damage, size - position)
+            dropped = size - position
+            opening.note_mended(Mend.ENDS, f"{damage}; cut off there, {dropped} bytes are dropped", dropped)
             segment.log.truncate(position)
         # else it is damage among its batches, which readers are told of
     last = segment.times.last(read_waiting)
@@ -414,7 +425,12 @@ def _check_segment(
             count_in(segment, batch, opening.index_interval_bytes)
             take(segment, batch)
     except DamagedSegment as damage:
-        logger.warning("%s; cut off there, %d bytes are dropped", damage, size - segment.size)
+        dropped = size - segment.size
+        text = f"{damage}; cut off there, {dropped} bytes are dropped"
+        if next_offset < (opening.recovery_point or 0):
+            logger.warning(text)  # it was whole, on the disk
+        else:
+            opening.note_mended(Mend.ENDS, text, dropped)
         segment.log.truncate(segment.size)
     _seal(segment)
     return segment, next_offset, segment.size == size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable
 
@@ -9,6 +10,7 @@ import pytest
 from log_world import FOLDER, NOW_MS, PARTITION, MemoryFile, World, append, batch, config, read_all, settle
 
 from moldau.base.errors import ErrorCode
+from moldau.base.ids import TopicPartition
 from moldau.log.log import Log
 from moldau.log.reader import TimestampOffset
 
@@ -195,6 +197,55 @@ async def test_a_torn_tail_is_cut_off() -> None:
         log = await world.reopen(clean=False)
         assert log.next_offset == 5
         assert bytes(world.disk.files[path]) == whole
+
+
+async def after_a_crash_with_torn_ends(world: World, names: list[str]) -> None:
+    """Logs whose epochs were not written, whose ends are torn, and that are opened again."""
+    manager = await world.open()
+    for name in names:
+        log = manager.create(TopicPartition(name, 0), None)
+        append(log, batch(b"x"))
+        path = f"{FOLDER}/{name}-0/{0:020d}.log"
+        world.disk.files[path] += b"torn"
+        world.disk.files.pop(f"{FOLDER}/{name}-0/leader-epoch-checkpoint", None)
+    for task in list(world.tasks.tasks):
+        task.cancel()
+    world.disk.locks.clear()
+    await world.open()
+
+
+async def test_what_a_crash_left_unfinished_in_many_logs_is_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World()
+    names = [f"t{number}" for number in range(40)]
+    with caplog.at_level(logging.INFO):
+        await after_a_crash_with_torn_ends(world, names)
+    assert [world.manager.logs[TopicPartition(name, 0)].next_offset for name in names] == [1] * 40
+    told = [record.message for record in caplog.records if record.name.startswith("moldau.log")]
+    assert told[-1] == (
+        "/data: 40 logs are checked after the crash: 40 leader epochs made anew from the batches,"
+        " 40 ends cut off that a crash had torn (160 bytes)"
+    )
+    assert not [text for text in told if "-0/" in text], "no line of a single log"
+
+
+async def test_what_was_on_the_disk_and_is_lost_is_a_line_of_its_own(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World()
+    log = await filled(world, 5)
+    await log.flush()
+    await world.manager.write_checkpoints()
+    path = f"{HERE}/{0:020d}.log"
+    del world.disk.files[path][3 * SIZE + 10 :]
+    world.disk.durable[path] = bytes(world.disk.files[path])
+    with caplog.at_level(logging.INFO):
+        await world.reopen(clean=False)
+    told = [record.message for record in caplog.records if HERE in record.message]
+    assert len(told) == 2 and "after the crash" not in caplog.text
+    assert "cut off there, 10 bytes are dropped" in told[0]
+    assert told[1].endswith("ends at offset 3, but was on the disk up to 5: what lies between is lost")
 
 
 @pytest.mark.parametrize("position", [0, 8, 16, 20, 60, 90])

@@ -292,3 +292,7 @@ CHILD_IDLE_S_MAX = 30.0
 CHILD_IDLE_BYTES_MAX = 64 * 1024 * 1024
 """How long the process that compacts logs stays without work: twice the pause between looks for some. And how much
 memory it may have taken for that, of which most is free again: one that took more ends with its work."""
+
+NEWS_LINES_MAX = 100
+NEWS_WINDOW_S = 10.0
+"""Lines on topics and configs that are created, changed and deleted, in so long; what is more is counted."""

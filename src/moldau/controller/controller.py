@@ -29,6 +29,7 @@ from moldau.controller.configs import Alterations, AlterOutcome, decide_alter
 from moldau.controller.delta_log import Applied, DeltaLog
 from moldau.controller.leaders import Elected, Election, decide_elections, decide_rebalance
 from moldau.controller.min_isr import ALL_BROKERS, MinIsrChange, decide_min_isr
+from moldau.controller.news import News
 from moldau.controller.persistence import PersistentImage, new_uuid
 from moldau.controller.producer_ids import Block, decide_block
 from moldau.controller.reassignments import (
@@ -110,6 +111,7 @@ class Controller:
         self._broker = broker
         self._tasks = tasks
         self._on_fenced = on_fenced
+        self._news = News(tasks)
         self._queue = ChangeQueue(state, tasks, on_delta, self._fenced)
         self._applied = Applied(tasks)
         self._proposed: list[_Proposed] = []
@@ -453,6 +455,7 @@ class Controller:
     ) -> list[OutcomeT]:
         outcomes: list[OutcomeT] = []
         written: list[Record] = []
+        news: dict[int, str] = {}
         has_min_isr = False
 
         async def decide_all() -> tuple[None, Sequence[Record]]:
@@ -463,9 +466,11 @@ class Controller:
             records: list[Record] = [outcome.record for outcome in outcomes if outcome.record is not None]
             found: MinIsrChange = await self._in_slices(decide_min_isr(self.image, self._config, records))
             has_min_isr = found.is_changed
+            news.update(self._news.prepare(self.image, records))
             return None, [*found.partitions, *records]
 
         def note(_error: KafkaError | None) -> None:
+            self._news.tell(news, written)
             if has_min_isr:
                 self._min_isr_at = self.position
 

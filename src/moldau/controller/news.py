@@ -1,0 +1,115 @@
+"""What the log tells of topics and configs that are created, changed and deleted: a line each, at info.
+
+It is told where it is decided, when it is durable: by the cluster's controller. Whoever changes thousands in a moment
+does not fill the log: the first ones have their lines, the rest is a number.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+
+from moldau.base.limits import NEWS_LINES_MAX, NEWS_WINDOW_S
+from moldau.config.table import BROKER_KEYS, TOPIC_KEYS
+from moldau.metadata.image import ClusterImage
+from moldau.metadata.records import (
+    ConfigChanged,
+    ConfigResource,
+    PartitionsAdded,
+    Record,
+    ResourceType,
+    TopicCreated,
+    TopicDeleted,
+)
+from moldau.runtime.ports import Tasks
+
+log = logging.getLogger(__name__)
+
+SHOWN_PAIRS_MAX = 10
+SHOWN_LETTERS_MAX = 100
+NEWS = (TopicCreated, TopicDeleted, PartitionsAdded, ConfigChanged)
+RESOURCES = {ResourceType.GROUP: "group", ResourceType.CLIENT_METRICS: "client metrics"}
+
+
+class News:
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+        self._lines = 0
+        """Of the current window, which begins with its first line."""
+        self._untold = 0
+
+    def prepare(self, image: ClusterImage, records: Iterable[Record]) -> dict[int, str]:
+        """The lines of records that are to be written, by the records' ids; `image` is as it was before."""
+        lines: dict[int, str] = {}
+        for record in records:
+            if self._lines + len(lines) == NEWS_LINES_MAX:
+                break
+            if isinstance(record, NEWS) and (line := _line(image, record)):
+                lines[id(record)] = line
+        return lines
+
+    def tell(self, lines: Mapping[int, str], written: Sequence[Record]) -> None:
+        """Records are durable: these lines say what they are, as far as there is one."""
+        told = [lines[id(record)] for record in written if id(record) in lines]
+        for line in told:
+            log.info(line)
+        untold = 0
+        if self._lines + len(lines) == NEWS_LINES_MAX:
+            untold = sum(isinstance(record, NEWS) for record in written) - len(told)
+        if (told or untold) and not self._lines:
+            self._tasks.call_later(NEWS_WINDOW_S, self._end_window)
+        self._lines += len(told)
+        self._untold += untold
+
+    def _end_window(self) -> None:
+        if self._untold:
+            log.info("%d more changes of topics and configs are not told one by one", self._untold)
+        self._lines = self._untold = 0
+
+
+def _line(image: ClusterImage, record: Record) -> str | None:
+    match record:
+        case TopicCreated(name, _, partitions, configs):
+            line = f"topic {name} is created: partitions={len(partitions)}"
+            line += f", replication.factor={len(partitions[0].replicas)}"
+            return line + "".join(f", {pair}" for pair in _pairs({}, configs))
+        case TopicDeleted(name):
+            return f"topic {name} is deleted"
+        case PartitionsAdded(name, _, partitions):
+            before = len(image.topics[name].partitions)
+            return f"topic {name} has more partitions: {before + len(partitions)}, and had {before}"
+        case ConfigChanged(resource, configs):
+            pairs = _pairs(image.configs(resource), configs)
+            return f"config of {_name(resource)} is changed: {', '.join(pairs)}" if pairs else None
+    return None
+
+
+def _name(resource: ConfigResource) -> str:
+    if resource.type is ResourceType.BROKER:
+        return f"broker {resource.name}" if resource.name else "all brokers"
+    return f"{RESOURCES.get(resource.type, 'topic')} {_shown(resource.name)}"
+
+
+def _pairs(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """What differs, as `key=value`."""
+    changed = [name for name in sorted({**before, **after}) if before.get(name) != after.get(name)]
+    pairs = [_pair(name, before.get(name), after.get(name)) for name in changed[:SHOWN_PAIRS_MAX]]
+    more = len(changed) - len(pairs)
+    return [*pairs, f"and {more} more"] if more else pairs
+
+
+def _pair(name: str, before: str | None, after: str | None) -> str:
+    key = BROKER_KEYS.get(name) or TOPIC_KEYS.get(name)
+    if after is None:
+        return f"{_shown(name)} is not set any more"
+    if key is not None and key.sensitive:
+        return f"{name} (hidden)"
+    was = "" if before is None else f" (was {_shown(before)})"
+    return f"{_shown(name)}={_shown(after)}{was}"
+
+
+def _shown(text: str) -> str:
+    """On one line, and not too long."""
+    short = text if len(text) <= SHOWN_LETTERS_MAX else f"{text[:SHOWN_LETTERS_MAX]}..."
+    return short if short.isprintable() else json.dumps(short)

@@ -168,6 +168,92 @@ def test_the_clusters_own_topics_are_deleted_only_when_one_insists(cli: Cli) -> 
     assert "the offsets of all groups would be lost" in text and "--yes" in text
 
 
+def made(cli: Cli, *names: str) -> list[str]:
+    cli.run("topic", "create", *names)
+    return sorted(names)
+
+
+def there(cli: Cli, pattern: str) -> list[str]:
+    return [found["name"] for found in cli.json("topic", "list", pattern)]
+
+
+def test_topics_are_described_and_deleted_by_patterns(cli: Cli) -> None:
+    names = made(cli, "pat-1", "pat-2", "pat-10", "other-pat")
+    assert [one["name"] for one in cli.json("topic", "describe", "pat-?", "other-pat")] == [
+        "pat-1",
+        "pat-2",
+        "other-pat",
+    ]
+    assert [one["topic"] for one in cli.json("topic", "delete", "pat-*", "--yes")] == [
+        "pat-1",
+        "pat-10",
+        "pat-2",
+    ]
+    assert there(cli, "*pat*") == ["other-pat"] and len(names) == 4
+
+
+@pytest.mark.parametrize("command", ["describe", "delete", "consume"])
+def test_a_pattern_that_matches_nothing_is_an_error_of_its_own(cli: Cli, command: str) -> None:
+    group = "message" if command == "consume" else "topic"
+    text = cli.error(group, command, "no-such-*", code=4)
+    assert text.startswith("error: No topic matches 'no-such-*'.")
+
+
+def test_where_nothing_is_there_to_delete_a_script_may_go_on(cli: Cli) -> None:
+    assert cli.json("topic", "delete", "no-such-*", "--if-exists", "--yes") == []
+
+
+def test_a_pattern_deletes_nothing_where_nobody_can_be_asked(cli: Cli) -> None:
+    names = made(cli, "kept-1", "kept-2")
+    text = " ".join(cli.error("topic", "delete", "kept-*", code=2).split())
+    assert "The pattern would delete 2 topics: kept-1, kept-2." in text and "--yes" in text
+    assert there(cli, "kept-*") == names
+
+
+def test_a_pattern_shows_what_it_would_delete_and_asks_on_a_terminal(
+    cli: Cli, cluster: Cluster, tmp_path: Path
+) -> None:
+    names = made(cli, "asked-1", "asked-2")
+    for answer, code, left in (("n", 1, names), ("y", 0, [])):
+        with Terminal(
+            [*COMMAND, "topic", "delete", "asked-*"],
+            {"MOLDAU_BOOTSTRAP": cluster.bootstrap_servers},
+            tmp_path,
+        ) as terminal:
+            terminal.wait_for("Delete asked-1, asked-2 with all messages?", TIMEOUT_S)
+            terminal.send(answer, ENTER)
+            assert terminal.process.wait(TIMEOUT_S) == code
+        assert there(cli, "asked-*") == left
+
+
+def test_a_pattern_means_the_clusters_own_topics_only_if_it_begins_as_they_do(cli: Cli) -> None:
+    cli.run("message", "produce", "own-1", "x")
+    cli.run("message", "consume", "own-1", "--group", "any")
+    own = "__consumer_offsets"
+    assert own not in [one["name"] for one in cli.json("topic", "describe", "*")]
+    assert own in [one["name"] for one in cli.json("topic", "describe", "__*")]
+    assert "would be lost" in cli.error("topic", "delete", "__*", code=1)
+
+
+@pytest.mark.parametrize("group", [(), ("--group", "of-all-logs")], ids=["alone", "in a group"])
+def test_topics_are_read_by_a_pattern(cli: Cli, group: tuple[str, ...]) -> None:
+    for name in ("logs-a", "logs-b", "logs-b-and-more", "no-logs"):
+        cli.run("topic", "create", name, "--if-not-exists", "--partitions", "2")
+        cli.run("message", "produce", name, "-p", "1", f"from {name}")
+    lines = cli.out("message", "consume", "logs-?", "--format", "{topic}: {value}", *group).splitlines()
+    assert set(lines) == {b"logs-a: from logs-a", b"logs-b: from logs-b"}
+    if group:
+        assert cli.out("message", "consume", "logs-?", *group) == b""
+
+
+def test_the_last_message_of_each_topic_is_read_by_a_pattern(cli: Cli) -> None:
+    for name in ("ends-a", "ends-b"):
+        cli.run("topic", "create", name)
+        cli.run("message", "produce", name, "first", f"last of {name}")
+    lines = cli.out("message", "consume", "ends-*", "--from", "-1").splitlines()
+    assert sorted(lines) == [b"last of ends-a", b"last of ends-b"]
+
+
 def test_tables_are_plain_columns_in_a_pipe(cli: Cli, topic: str) -> None:
     lines = cli.out("topic", "list", f"{topic[:10]}*").decode().splitlines()
     assert [line.split() for line in lines] == [["TOPIC", "PARTITIONS", "REPLICAS"], [topic, "3", "1"]]

@@ -23,6 +23,7 @@ from moldau.cli.message_read import Range, read
 from moldau.cli.offsets import Position, parse_position, partition_offsets, resolve
 from moldau.cli.options import Target, Whole, cluster_options, json_option
 from moldau.cli.output import note
+from moldau.cli.topic_patterns import expanded
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
@@ -50,6 +51,8 @@ moldau message consume orders --from -1h --format '{time}\\t{key}\\t{value}'
 moldau message consume orders --json --parse | jq .value.total
 # As a member of a group: go on where it is, and commit what was printed
 moldau message consume orders --group billing --follow
+# Of several topics, those that are there now
+moldau message consume 'orders-*' --format '{topic}: {value}'
 # One message by partition and offset
 moldau message consume orders --partition 2 --from 1500 --count 1
 """,
@@ -113,7 +116,7 @@ def consume(
     as_json: bool,
     parse: bool,
 ) -> None:
-    """Print the messages of a topic to stdout."""
+    """Print the messages of a topic to stdout, or of all topics that match a pattern with * and ?."""
     if follow and stop is not None:
         raise usage("--follow and --to exclude each other.", "Leave one of them out.")
     if group is not None and (partitions or stop is not None):
@@ -126,14 +129,20 @@ def consume(
     consumer: Consumer | GroupReader
     if group is not None:
         reset = reset_policy(start)
-        consumer = reader = GroupReader(Connection(target), topic, group, reset)
+        connection = Connection(target)
+        topics = expanded(connection, [topic])
+        consumer = reader = GroupReader(connection, topics, group, reset)
         messages: Iterable[list[Message]] = reader.messages(count, follow=follow)
     else:
         first, last = parse_position(start), None if follow else parse_position(stop or "end")
         connection = Connection(target)
-        ranges = plan(connection, topic, partitions, first, last)
+        ranges = {
+            (name, partition): range_
+            for name in expanded(connection, [topic])
+            for partition, range_ in plan(connection, name, partitions, first, last).items()
+        }
         consumer = member = connection.consumer()
-        messages = read(member, connection, topic, ranges, count)
+        messages = read(member, connection, ranges, count)
     try:
         # What is committed must have been printed.
         printed = print_messages(messages, write, follow=follow or group is not None)

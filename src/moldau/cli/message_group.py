@@ -8,12 +8,13 @@ with every partition that it was given.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from moldau.base.internal_topics import CONSUMER_OFFSETS
 from moldau.cli.client import Connection
 from moldau.cli.errors import CliError, usage
+from moldau.cli.message_read import Place
 from moldau.cli.offsets import Kind, parse_position
 
 if TYPE_CHECKING:
@@ -38,21 +39,21 @@ def reset_policy(start: str) -> str:
 class GroupReader:
     """A member of the group while it lasts; `close` leaves it."""
 
-    def __init__(self, connection: Connection, topic: str, group: str, reset: str) -> None:
-        connection.topic(topic)
+    def __init__(self, connection: Connection, topics: Sequence[str], group: str, reset: str) -> None:
+        for topic in topics:
+            connection.topic(topic)
         self._connection = connection
-        self._topic = topic
         self.consumer: Consumer = connection.consumer(group_id=group, auto_offset_reset=reset)
-        self._unread: set[int] | None = (
+        self._unread: set[Place] | None = (
             None  # partitions whose end was not reached; None before the assignment
         )
-        self.consumer.subscribe([topic], on_assign=self._on_assign, on_revoke=self._on_revoke)
+        self.consumer.subscribe(list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke)
 
     def _on_assign(self, _consumer: Consumer, places: list[Any]) -> None:
-        self._unread = (self._unread or set()) | {place.partition for place in places}
+        self._unread = (self._unread or set()) | {(place.topic, place.partition) for place in places}
 
     def _on_revoke(self, _consumer: Consumer, places: list[Any]) -> None:
-        self._unread = (self._unread or set()) - {place.partition for place in places}
+        self._unread = (self._unread or set()) - {(place.topic, place.partition) for place in places}
 
     def messages(self, count: int | None, *, follow: bool) -> Iterator[list[Message]]:
         """Pieces of what comes in, each committed after the caller has dealt with it."""
@@ -89,20 +90,20 @@ class GroupReader:
         ):  # of the topic of groups
             raise self._nobody_coordinates() or self._connection.explain(failure)
         if failure.code() != KafkaError._PARTITION_EOF:
-            raise self._connection.explain(failure, subject=self._topic)
+            raise self._connection.explain(failure, subject=message.topic() or "")
         if self._unread is not None:
-            self._unread.discard(message.partition())
+            self._unread.discard((message.topic() or "", message.partition() or 0))
         return True
 
     def _commit(self, messages: list[Message]) -> None:
         from confluent_kafka import KafkaException, TopicPartition
 
-        ends = {message.partition(): message.offset() + 1 for message in messages}
-        places = [TopicPartition(self._topic, partition, offset) for partition, offset in ends.items()]
+        ends = {(message.topic(), message.partition()): message.offset() + 1 for message in messages}
+        places = [TopicPartition(*place, offset) for place, offset in ends.items()]
         try:
             self.consumer.commit(offsets=places, asynchronous=False)
         except KafkaException as error:
-            raise self._connection.explain(error.args[0], subject=self._topic) from error
+            raise self._connection.explain(error.args[0], subject=messages[0].topic() or "") from error
 
     def _nobody_coordinates(self) -> CliError | None:
         from moldau.cli.shortages import why_nobody_coordinates

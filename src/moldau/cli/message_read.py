@@ -27,6 +27,9 @@ COUNTED_BYTES_MAX = 4 << 20
 """So much is read to count the messages of a topic."""
 
 
+Place = tuple[str, int]
+
+
 @dataclass(frozen=True)
 class Range:
     """What is to be read of one partition; without `stop` there is no end."""
@@ -36,12 +39,12 @@ class Range:
 
 
 def read(
-    consumer: Consumer, connection: Connection, topic: str, ranges: dict[int, Range], count: int | None
+    consumer: Consumer, connection: Connection, ranges: Mapping[Place, Range], count: int | None
 ) -> Iterable[list[Message]]:
     """Lists of messages, until every range is read or `count` is reached."""
     from confluent_kafka import KafkaError, TopicPartition
 
-    consumer.assign([TopicPartition(topic, partition, range_.start) for partition, range_ in ranges.items()])
+    consumer.assign([TopicPartition(*place, range_.start) for place, range_ in ranges.items()])
     open_ranges = dict(ranges)
     bounded = all(range_.stop is not None for range_ in ranges.values())
     remaining = count
@@ -50,18 +53,19 @@ def read(
         received = receive(consumer, remaining)
         fresh = []
         for message in received:
-            range_ = open_ranges.get(message.partition())
+            place = message.topic(), message.partition()
+            range_ = open_ranges.get(place)
             failure = message.error()
             if failure is not None:
                 if failure.code() != KafkaError._PARTITION_EOF:
-                    raise connection.explain(failure, subject=topic)
+                    raise connection.explain(failure, subject=place[0] or "")
                 if range_ is not None and range_.stop is not None:
-                    del open_ranges[message.partition()]
+                    del open_ranges[place]
             elif range_ is not None:
                 if range_.stop is None or message.offset() < range_.stop:
                     fresh.append(message)
                 if range_.stop is not None and message.offset() + 1 >= range_.stop:
-                    del open_ranges[message.partition()]
+                    del open_ranges[place]
         if remaining is not None:
             del fresh[remaining:]
             remaining -= len(fresh)
@@ -113,9 +117,9 @@ def offsets_shown(
     """The offsets of the messages in these ranges, in order."""
     found = {partition: array("q") for partition in ranges}
     consumer = connection.consumer()
-    wanted = {partition: Range(*range_) for partition, range_ in ranges.items()}
+    wanted = {(topic, partition): Range(*range_) for partition, range_ in ranges.items()}
     try:
-        for messages in read(consumer, connection, topic, wanted, None):
+        for messages in read(consumer, connection, wanted, None):
             for message in messages:
                 found[message.partition()].append(message.offset())
     finally:
@@ -129,14 +133,14 @@ def count_messages(
     """How many messages each partition has, where there are so few that reading them takes no time; else only those
     that have no offsets are known."""
     counts = {partition: 0 for partition, (first, next_) in bounds.items() if first == next_}
-    ranges = {p: Range(first, next_) for p, (first, next_) in bounds.items() if first < next_}
+    ranges = {(topic, p): Range(first, next_) for p, (first, next_) in bounds.items() if first < next_}
     if not ranges or sum(next_ - first for first, next_ in bounds.values()) > COUNTED_OFFSETS_MAX:
         return counts
-    found = dict.fromkeys(ranges, 0)
+    found = {partition: 0 for _, partition in ranges}
     left_bytes = COUNTED_BYTES_MAX
     consumer = connection.consumer()
     try:
-        for messages in read(consumer, connection, topic, ranges, None):
+        for messages in read(consumer, connection, ranges, None):
             for message in messages:
                 found[message.partition()] += 1
                 left_bytes -= len(message)

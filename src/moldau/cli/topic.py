@@ -20,6 +20,7 @@ from moldau.cli.options import Target, Whole, cluster_options, json_option, pars
 from moldau.cli.outcomes import Outcome, report
 from moldau.cli.output import Column, bold, count_of, dim, note, print_json, print_table, say
 from moldau.cli.partition_health import PartitionView, findings
+from moldau.cli.topic_patterns import expanded, is_pattern, matches
 from moldau.cli.topic_trim import trim
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def list_topics(pattern: str, internal: bool, target: Target, as_json: bool) -> 
     names = [
         name
         for name in sorted(topics)
-        if fnmatch.fnmatchcase(name, pattern) and (internal or not name.startswith("__"))
+        if (fnmatch.fnmatchcase(name, pattern) if internal else matches(pattern, name))
     ]
     if as_json:
         print_json([summary(name, topics[name].partitions) for name in names])
@@ -144,6 +145,7 @@ def summary(name: str, partitions: dict[int, Any]) -> dict[str, Any]:
 @command.command(
     examples="""
 moldau topic describe orders
+moldau topic describe 'orders*'
 moldau topic describe orders --json | jq '.[0].partitions'
 """
 )
@@ -151,7 +153,7 @@ moldau topic describe orders --json | jq '.[0].partitions'
 @cluster_options
 @json_option()
 def describe(names: tuple[str, ...], target: Target, as_json: bool) -> None:
-    """Show partitions, leaders, offsets and changed configs of topics.
+    """Show partitions, leaders, offsets and changed configs of topics, by names or patterns with * and ?.
 
     MESSAGES are those that a reader of committed messages is shown. They are not read to be counted where there
     are many, or of several topics: then it is `up to` so many, since transactions and compaction leave offsets
@@ -161,8 +163,8 @@ def describe(names: tuple[str, ...], target: Target, as_json: bool) -> None:
     from confluent_kafka import TopicCollection
 
     connection = Connection(target)
-    futures = connection.admin.describe_topics(TopicCollection(list(names)), request_timeout=target.timeout_s)
-    wanted = list(dict.fromkeys(names))
+    wanted = expanded(connection, names)
+    futures = connection.admin.describe_topics(TopicCollection(wanted), request_timeout=target.timeout_s)
     documents = [
         description_document(
             connection, connection.result(futures[name], subject=name), counted=len(wanted) == 1
@@ -348,8 +350,10 @@ command.add_command(trim)
 @command.command(
     examples="""
 moldau topic delete orders
+# All that match; it shows them and asks
+moldau topic delete 'test-*'
 # In scripts
-moldau topic delete orders --yes --if-exists
+moldau topic delete orders 'test-*' --yes --if-exists
 """
 )
 @click.argument("names", **NAMES)
@@ -358,25 +362,42 @@ moldau topic delete orders --yes --if-exists
 @cluster_options
 @json_option()
 def delete(names: tuple[str, ...], if_exists: bool, yes: bool, target: Target, as_json: bool) -> None:
-    """Delete topics with all their messages.
+    """Delete topics with all their messages, by names or patterns with * and ?.
 
-    The cluster's own, of groups and transactions, are deleted only with --yes.
+    What a pattern matches is shown, and asked for on a terminal; elsewhere it is deleted only with --yes. So are the
+    cluster's own topics, of groups and transactions, which only patterns that begin with __ match.
     """
-    for name in names:
-        if name in OWN_TOPICS and not yes:
-            raise CliError(f"With {name}, {OWN_TOPICS[name]} would be lost.", "Insist with --yes.")
     connection = Connection(target)
-    if not yes and sys.stdin.isatty():
-        question = f"Delete {', '.join(names)} with all messages?"
-        if not click.confirm(question, err=True):
-            raise CliError("Nothing was deleted.")
-    futures = connection.admin.delete_topics(
-        list(names), operation_timeout=target.timeout_s, request_timeout=target.timeout_s
-    )
+    wanted = expanded(connection, names, tolerate_none=if_exists)
+    if not yes:
+        confirm_deletion(wanted, has_pattern=any(map(is_pattern, names)))
+    futures = {}
+    if wanted:
+        futures = connection.admin.delete_topics(
+            wanted, operation_timeout=target.timeout_s, request_timeout=target.timeout_s
+        )
     outcomes = {
-        name: outcome(connection, futures[name], name, "deleted", tolerate_absent=if_exists) for name in names
+        name: outcome(connection, futures[name], name, "deleted", tolerate_absent=if_exists)
+        for name in wanted
     }
     report("topic", outcomes, as_json)
+
+
+def confirm_deletion(names: list[str], *, has_pattern: bool) -> None:
+    """CliError unless this may be deleted without --yes."""
+    for name in names:
+        if name in OWN_TOPICS:
+            raise CliError(f"With {name}, {OWN_TOPICS[name]} would be lost.", "Insist with --yes.")
+    if not names:
+        return
+    if sys.stdin.isatty():
+        if not click.confirm(f"Delete {', '.join(names)} with all messages?", err=True):
+            raise CliError("Nothing was deleted.")
+    elif has_pattern:
+        raise usage(
+            f"The pattern would delete {count_of(len(names), 'topic')}: {', '.join(names)}.",
+            "Nobody can be asked here: delete them with --yes.",
+        )
 
 
 def outcome(

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -427,6 +428,39 @@ def test_a_store_that_is_no_store_is_refused(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("not a database, but longer than the head of one: " + "x" * 200)
     text = refused(tmp_path, "up", "--port", "0", "--store", "sqlite:store", "--data", ":temp:")
     assert "cannot open the cluster store store" in text.lower() and "--store" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("PRAGMA user_version=3", "has format 3, and this version knows 2 at most."),
+        (
+            "UPDATE entries SET value = '2' WHERE path = '/cluster/layout'",
+            "has layout 2, and this version knows 1",
+        ),
+    ],
+)
+def test_a_store_of_a_later_version_is_refused_and_left_alone(
+    start: Start, tmp_path: Path, change: str, said: str
+) -> None:
+    start("up", "--port", "0").end()
+    store = tmp_path / "moldau-data" / "cluster.sqlite"
+    with closing(sqlite3.connect(store, isolation_level=None)) as file:
+        assert file.execute("SELECT 1 FROM entries WHERE path = '/cluster/layout'").fetchone()
+        file.execute(change)
+        before = file.execute("SELECT * FROM entries ORDER BY path").fetchall()
+    text = refused(tmp_path, "up", "--port", "0")
+    assert said in text and "Run the version of Moldau that ran here last" in text
+    with closing(sqlite3.connect(store)) as file:
+        assert file.execute("SELECT * FROM entries ORDER BY path").fetchall() == before
+
+
+def test_a_data_folder_of_a_later_version_is_refused(start: Start, tmp_path: Path) -> None:
+    start("up", "--port", "0").end()
+    meta = tmp_path / "moldau-data" / "broker-1" / "meta.properties"
+    meta.write_text(meta.read_text().replace("version=1", "version=2"))
+    text = refused(tmp_path, "up", "--port", "0")
+    assert "has version 2, not 1" in text and "Run the version of Moldau that ran here last" in text
 
 
 def test_a_file_with_an_unknown_key_is_refused_with_the_near_one(tmp_path: Path) -> None:

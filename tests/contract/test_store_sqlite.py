@@ -1,4 +1,4 @@
-"""What only the SQLite engine promises: real processes that die or are stopped, and files of an earlier format."""
+"""What only the SQLite engine promises: real processes that die or are stopped, and files of other formats."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import pytest
 from moldau.runtime.ports import Runtime
 from moldau.runtime.real import close_runtime, new_event_loop, real_runtime
 from moldau.store import sqlite as engine
-from moldau.store.port import Conflict, Create, Entry, Put, Unavailable
+from moldau.store.port import Conflict, Create, Entry, Put, TooNew, Unavailable
 from moldau.store.sqlite import SqliteStore
 
 DEATH_SEEN_S = 1.0
@@ -298,6 +298,22 @@ def test_a_file_of_the_first_format_is_taken_over(tmp_path: Path) -> None:
             await store.close()
 
     play(scene)
+
+
+def test_a_file_of_a_later_format_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with contextlib.closing(sqlite3.connect(path)) as file:
+        file.execute("CREATE TABLE entries (path TEXT)")
+        file.execute("PRAGMA user_version=3")
+    before = path.read_bytes()
+
+    async def scene(runtime: Runtime) -> None:
+        with pytest.raises(TooNew, match=r"store has format 3, and this version knows 2 at most$"):
+            await SqliteStore.open(runtime.tasks, str(path))
+
+    play(scene)
+    assert path.read_bytes() == before
+    assert [found.name for found in tmp_path.iterdir()] == ["store"]
 
 
 def test_many_processes_may_make_the_file_at_once(tmp_path: Path) -> None:

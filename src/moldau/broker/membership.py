@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 from uuid import UUID
 
+from moldau.controller.persistence import check_layout
 from moldau.runtime.ports import Runtime
 from moldau.store.port import Candidacy, Conflict, Create, Entry, SessionEnded, Store, Unknown, Watch
 
@@ -80,8 +81,10 @@ class Membership:
         self.controller: Location | None = None
 
     async def join(self, address: tuple[str, int]) -> None:
-        """Begin the first session. IdInUse; OSError where the store cannot be used."""
+        """Begin the first session. IdInUse; OSError where the store cannot be used, TooNew where it is of a later
+        version."""
         self._address = address
+        await check_layout(self._store)
         await self._join()
         self._watch = self._store.watch(CANDIDATES, self._look_later)
         await self._look()

@@ -250,6 +250,7 @@ def reached_here(broker: Broker) -> Address:
 
 async def opened_store(runtime: Runtime, launch: Launch) -> Store:
     from moldau.store.open import open_store
+    from moldau.store.port import TooNew
 
     kind, _, path = launch.store.partition(":")
     try:
@@ -258,6 +259,8 @@ async def opened_store(runtime: Runtime, launch: Launch) -> Store:
         is_kept = not launch.thrown_away or not path.startswith(launch.thrown_away + os.sep)
         timeout_s = launch.config["broker.session.timeout.ms"] / 1000
         return await open_store(launch.store, runtime, timeout_s, syncs=is_kept)
+    except TooNew as error:
+        raise too_new(error) from error
     except OSError as error:
         hint = "Name another file with --store sqlite:PATH."
         if kind != "sqlite":
@@ -265,9 +268,17 @@ async def opened_store(runtime: Runtime, launch: Launch) -> Store:
         raise cannot_start(f"{sentence_case(str(error)).rstrip('.')}.", hint) from error
 
 
+def too_new(error: OSError) -> CliError:
+    return cannot_start(
+        f"{sentence_case(str(error))}.",
+        "Run the version of Moldau that ran here last, or a newer one (`pip install --upgrade moldau`).",
+    )
+
+
 async def start(broker: Broker, launch: Launch) -> None:
     from moldau.broker.membership import IdInUse
     from moldau.log.folder import DataFolderError
+    from moldau.store.port import TooNew
 
     try:
         await broker.start()
@@ -279,6 +290,8 @@ async def start(broker: Broker, launch: Launch) -> None:
         # Its text is for people already: what is wrong, then what to do.
         wrong, _, advice = str(error).partition(". ")
         raise cannot_start(f"{sentence_case(wrong).rstrip('.')}.", advice) from error
+    except TooNew as error:
+        raise too_new(error) from error
     except OSError as error:
         raise explain_start(error, launch, broker.listeners) from error
 

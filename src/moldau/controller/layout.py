@@ -1,6 +1,7 @@
 """Where the cluster's image lies in the store, and what each entry says: paths and values, both ways. Pure.
 
 - `/cluster/id`: the cluster's id, as text.
+- `/cluster/layout`: the version of this layout, as text.
 - `/controller/state`: JSON: the controller's epoch, the sequence of its last write, its broker id, a mark of its own.
 - `/brokers/registered/<id>`: JSON: a broker as it registered, and whether it is fenced.
 - `/topics/<name>`: JSON: the topic's id and its number of partitions.
@@ -25,6 +26,9 @@ from moldau.metadata.records import BrokerInfo, ConfigResource, PartitionState, 
 from moldau.store.port import quoted
 
 CLUSTER_ID = "/cluster/id"
+LAYOUT = "/cluster/layout"
+LAYOUT_VERSION = 1
+"""It goes up when an older version of Moldau could misread, or break, what a newer one has written."""
 STATE = "/controller/state"
 BROKERS = "/brokers/registered"
 TOPICS = "/topics"

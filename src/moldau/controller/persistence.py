@@ -23,9 +23,9 @@ from moldau.controller.writes import Step, debris_after, steps_of, tidying_steps
 from moldau.metadata.image import ClusterImage, image_from, snapshot_of
 from moldau.metadata.records import NOWHERE, ControllerElected, Delta, Position, Record, TopicCreated
 from moldau.runtime.ports import Random
-from moldau.store.port import Conflict, Create, Entry, Operation, Put, SessionEnded, Store, Unknown
+from moldau.store.port import Conflict, Create, Entry, Operation, Put, SessionEnded, Store, TooNew, Unknown
 
-__all__ = ["CLUSTER_ID", "Fenced", "PersistentImage", "base64_of", "new_uuid"]
+__all__ = ["CLUSTER_ID", "Fenced", "PersistentImage", "base64_of", "check_layout", "new_uuid"]
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +51,15 @@ def new_uuid(random: Random) -> UUID:
 def base64_of(value: UUID) -> str:
     """How Kafka writes ids."""
     return urlsafe_b64encode(value.bytes).decode().rstrip("=")
+
+
+async def check_layout(store: Store) -> None:
+    """TooNew where the store has a later layout than this version knows. None is that of before it had a number."""
+    entry = await store.get(layout.LAYOUT)
+    if entry is not None and int(entry.value) > layout.LAYOUT_VERSION:
+        raise TooNew(
+            f"the cluster store has layout {int(entry.value)}, and this version knows {layout.LAYOUT_VERSION} at most"
+        )
 
 
 class PersistentImage:
@@ -185,10 +194,12 @@ def _state_before(entry: Entry | None) -> ControllerState:
 
 
 async def _first_operations(store: Store, random: Random) -> list[Operation]:
-    """What a new cluster gets with its first controller."""
+    """What a cluster gets with its first controller, or with the first that knows of it."""
     operations: list[Operation] = []
     if await store.get(CLUSTER_ID) is None:
         operations.append(Create(CLUSTER_ID, base64_of(new_uuid(random)).encode()))
+    if await store.get(layout.LAYOUT) is None:
+        operations.append(Create(layout.LAYOUT, b"%d" % layout.LAYOUT_VERSION))
     if await store.get(layout.PRODUCER_IDS) is None:
         operations.append(Create(layout.PRODUCER_IDS, b"0"))
     return operations

@@ -33,6 +33,7 @@ from moldau.runtime.ports import Disk, FileLock
 
 logger = logging.getLogger(__name__)
 META_VERSION = "1"
+META_TOO_NEW = "Run the version of Moldau that ran here last, or a newer one."
 RESTORE_META = "Restore it from a copy; or remove it, if the folder is this broker's: then it is made anew."
 ROOM_TRIED_BYTES = 65_536
 _TRIED = bytes(ROOM_TRIED_BYTES)
@@ -221,10 +222,10 @@ class DataFolder:
             self._begins_anew = True  # somebody has put it there: the folder is to begin anew
             return
         properties = read_properties(content)
-        if properties.get("version") != META_VERSION:
-            found = properties.get("version")
+        if (found := properties.get("version")) != META_VERSION:
             what = "is damaged" if found is None else f"has version {found}, not {META_VERSION}"
-            raise DataFolderError(f"{path} {what}. {RESTORE_META}")
+            is_too_new = found is not None and found.isdecimal() and int(found) > int(META_VERSION)
+            raise DataFolderError(f"{path} {what}. {META_TOO_NEW if is_too_new else RESTORE_META}")
         for key, ours in (("cluster.id", cluster_id), ("node.id", str(node_id))):
             theirs = properties.get(key)
             if theirs is None:

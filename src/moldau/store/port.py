@@ -94,6 +94,10 @@ class Unavailable(OSError):
     """The store cannot be reached or used now. Nothing was done."""
 
 
+class TooNew(OSError):
+    """A newer version of Moldau has written what is there. Nothing was done."""
+
+
 class SessionEnded(Exception):
     """The session in whose name this was asked is over, or none was begun. Nothing was done."""
 

@@ -90,7 +90,9 @@ class SqliteStore(Engine):
     async def open(
         cls, tasks: Tasks, path: str, *, session_timeout_s: float = SESSION_TIMEOUT_S, syncs: bool = True
     ) -> SqliteStore:
-        """OSError where the file cannot be opened or is not a store. `syncs`: not where it is thrown away."""
+        """OSError where the file cannot be opened or is not a store; TooNew where its format is a later one.
+        `syncs`: not where it is thrown away.
+        """
         thread = OwnThread("moldau-store")
         try:
             for attempt in range(OPEN_ATTEMPTS):

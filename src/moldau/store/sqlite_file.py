@@ -23,6 +23,7 @@ from moldau.store.port import (
     Operation,
     Put,
     SessionEnded,
+    TooNew,
     Unknown,
     parent_of,
 )
@@ -65,7 +66,9 @@ class SessionRow(NamedTuple):
 
 class SqliteFile:
     def __init__(self, path: str, boot_s: Callable[[], float], *, syncs: bool = True) -> None:
-        """sqlite3.Error where it cannot be opened or is not a store. `syncs`: not where it is thrown away."""
+        """sqlite3.Error where it cannot be opened or is not a store, TooNew where its format is a later one.
+        `syncs`: not where it is thrown away.
+        """
         self._boot_s = boot_s
         self._durably = f"PRAGMA synchronous={'FULL' if syncs else 'OFF'}"
         # isolation_level=None: transactions begin and end where the code says so.
@@ -73,9 +76,14 @@ class SqliteFile:
             path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
         try:
+            found = self._format()
+            if found > FORMAT:
+                raise TooNew(
+                    f"the cluster store {path} has format {found}, and this version knows {FORMAT} at most"
+                )
             self._execute("PRAGMA journal_mode=WAL")
             self._execute(self._durably)
-            if self._execute("PRAGMA user_version").fetchone()[0] != FORMAT:
+            if found != FORMAT:
                 self._in_transaction(self._upgrade)
         except BaseException:
             self._connection.close()
@@ -237,9 +245,13 @@ class SqliteFile:
         return value
 
     def _upgrade(self) -> None:
-        if self._execute("PRAGMA user_version").fetchone()[0] != FORMAT:  # else another process was faster
+        if self._format() != FORMAT:  # else another process was faster
             for statement in _SCHEMA:
                 self._execute(statement)
+
+    def _format(self) -> int:
+        found: int = self._execute("PRAGMA user_version").fetchone()[0]
+        return found
 
     def _execute(self, statement: str, *values: object) -> sqlite3.Cursor:
         return self._connection.execute(statement, values)

@@ -12,7 +12,7 @@ import pytest
 
 from moldau.controller import layout
 from moldau.controller.loading import load_image
-from moldau.controller.persistence import ATTEMPTS_MAX, Fenced, PersistentImage
+from moldau.controller.persistence import ATTEMPTS_MAX, Fenced, PersistentImage, check_layout
 from moldau.controller.writes import BYTES_PER_STEP, OPERATIONS_PER_STEP
 from moldau.metadata.image import ClusterImage, image_from, snapshot_of
 from moldau.metadata.records import (
@@ -36,7 +36,7 @@ from moldau.metadata.records import (
 )
 from moldau.sim.random import SimRandom
 from moldau.store.memory import MemoryStore, Tree
-from moldau.store.port import Create, Entry
+from moldau.store.port import Create, Delete, Entry, Put, TooNew
 
 from .stores import TroubledStore
 
@@ -131,6 +131,27 @@ def test_whatever_is_written_is_there_for_the_next_controller() -> None:
         assert ordered(after.image) == ordered(state.image)
         assert after.image.position == Position(2, state.image.position.sequence + 1)
         assert (after.image.controller_id, after.image.controller_epoch) == (1, 2)
+
+    run(scene())
+
+
+def test_a_store_says_which_layout_it_has_and_a_later_one_is_refused() -> None:
+    async def scene() -> None:
+        store = MemoryStore()
+        await check_layout(store)  # it is empty
+        await take_over(store)
+        entry = await store.get(layout.LAYOUT)
+        assert entry is not None and entry.value == b"1"
+        await check_layout(store)
+
+        await store.multi([Delete(layout.LAYOUT)])  # as before it had a number
+        await check_layout(store)
+        await take_over(store)
+        assert await store.get(layout.LAYOUT) == Entry(layout.LAYOUT, b"1", 0)
+
+        await store.multi([Put(layout.LAYOUT, b"2")])
+        with pytest.raises(TooNew, match="has layout 2, and this version knows 1 at most"):
+            await check_layout(store)
 
     run(scene())
 

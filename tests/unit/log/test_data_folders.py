@@ -127,6 +127,17 @@ async def test_partitions_of_nobody_are_refused() -> None:
         await reopened(world)
 
 
+async def test_a_folder_of_a_later_version_is_refused_with_what_to_do() -> None:
+    world = World()
+    known = await filled(world)
+    world.disk.files[f"{TWO}/meta.properties"] = bytearray(b"version=2\nwhatever=1\n")
+    with pytest.raises(
+        DataFolderError, match=r"has version 2, not 1\. Run the version of Moldau that ran here"
+    ):
+        await reopened(world, known_folders=known)
+    assert not world.disk.locks
+
+
 @pytest.mark.parametrize("damage", [b"", b"\0" * 80, b"version=1\ncluster", b"garbage", b"\xff\xfe"])
 async def test_a_damaged_id_is_refused_with_what_to_do(damage: bytes) -> None:
     world = World()

@@ -128,6 +128,6 @@ async def write_store(plan: Plan, store: Store, random: Random) -> None:
     source = plan.source
     await store.multi([Create(CLUSTER_ID, source.cluster_id.encode())])
     image = await PersistentImage.take_over(store, random, source.node_id)
-    records = [ProducerIdsAllocated(source.cluster.next_producer_id), *plan.records]
+    records = [ProducerIdsAllocated(plan.next_producer_id), *plan.records]
     async for _ in image.write(records):
         pass

@@ -244,6 +244,14 @@ def test_a_topic_that_kafka_had_no_time_to_make_is_empty(node: Path) -> None:
     assert "young" not in [log.partition.topic for log in plan.logs]
 
 
+def test_producer_ids_that_are_given_here_are_none_that_kafka_gives_later(node: Path) -> None:
+    """Kafka does not hear of them, and goes on with its own where it takes the folders back."""
+    source = look(node)
+    plan = plan_import(source, NOW_MS)
+    assert plan.next_producer_id > source.cluster.next_producer_id + 1_000_000_000
+    assert plan_import(source, NOW_MS + DAY_MS).next_producer_id > plan.next_producer_id + 1_000_000
+
+
 def test_settings_that_moldau_would_refuse_are_left_out_and_told(node: Path) -> None:
     forge.add_records(
         metadata(node),

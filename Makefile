@@ -1,5 +1,6 @@
 # Every target sets up what it needs into .venv/; a second call sets nothing up again.
 PYTHON ?= python3
+PYTHONS ?= 3.11 3.12 3.13 3.14
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
@@ -54,6 +55,10 @@ quick: setup  ## the tests that end within 90 seconds: those without processes, 
 
 fallbacks: setup  ## the quick tests once more, without uvloop, sendfile and RWF_NOWAIT
 	MOLDAU_FALLBACKS=1 $(PYTEST) -n $(WORKERS) --dist loadfile -m $(QUICK) $(QUICK_TESTS)
+
+.PHONY: pythons
+pythons: setup  ## the quick tests on each of PYTHONS="3.11 3.12 3.13 3.14" that this machine has, and which it has not
+	@PYTHONPATH=tests $(BIN)/python -m pythons $(PYTHONS) -- -q -n $(WORKERS) --dist loadfile -m $(QUICK) $(QUICK_TESTS)
 
 lint: setup  ## lint, types, import contracts
 	$(BIN)/ruff check src bench tests examples
@@ -147,8 +152,11 @@ scenarios: setup interop-setup  ## all that Kafka's system tests do to a cluster
 properties: setup  ## try EXAMPLES=2000 sequences of whatever happens to a log, other ones each time
 	EXAMPLES=$(EXAMPLES) $(PYTEST) --timeout=0 -n $(WORKERS) tests/properties/test_log_properties.py
 
-dist: setup  ## build a wheel into dist/
-	$(BIN)/python -m build --no-isolation --wheel
+dist: setup  ## build the sdist and, from it, the wheel into dist/, and check both as PyPI does
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
+	@! grep -q '//moldau\.example/' pyproject.toml || echo "Not to be published yet: [project.urls] in pyproject.toml are a placeholder."
 
 lock:  ## pin the dependencies anew, with hashes and no index address
 	$(COMPILE) --extra dev -o requirements/dev.lock pyproject.toml
@@ -156,4 +164,4 @@ lock:  ## pin the dependencies anew, with hashes and no index address
 	$(COMPILE) -c requirements/dev.lock --extra spark --extra spark-dev -o requirements/spark.lock pyproject.toml
 
 clean:  ## remove what the targets made
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venvs dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

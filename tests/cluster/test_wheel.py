@@ -1,14 +1,22 @@
-"""The wheel, in an empty environment: what a user gets from `pip install moldau`."""
+"""The packages: an sdist and a wheel that PyPI takes, and the wheel in an empty environment: what a user gets from
+`pip install moldau`."""
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import tarfile
+import tomllib
 import venv
+import zipfile
 from collections.abc import Iterator
+from email import message_from_bytes
+from email.message import Message
 from pathlib import Path
 
 import pytest
@@ -27,14 +35,29 @@ def test_fixtures(moldau_bootstrap_servers, moldau_topic):
 """
 
 
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+NOT_FOR_USERS = re.compile(r"(^|/)(bench|sim|tests?|conftest\.py|test_\w+\.py)(/|$)")
+
+
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the sdist, and the wheel that was built from it."""
+    folder = tmp_path_factory.mktemp("dist")
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True, timeout=240)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(packages: Path) -> Path:
+    (found,) = packages.glob("moldau-*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A virtual environment with the wheel, its pinned dependencies and pytest, and nothing of this project's tree."""
-    folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", str(folder), str(ROOT)]
-    subprocess.run(build, check=True, capture_output=True, timeout=120)
-    (wheel,) = folder.glob("moldau-*.whl")
-    home = folder / "env"
+    home = tmp_path_factory.mktemp("wheel") / "env"
     venv.create(home, with_pip=True)
     pip = [str(home / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     lock = str(ROOT / "requirements" / "base.lock")
@@ -93,6 +116,98 @@ def clean() -> dict[str, str]:
     return {
         key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "MOLDAU", "PYTEST"))
     }
+
+
+def metadata_of(wheel: Path) -> Message:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return message_from_bytes(archive.read(name))
+
+
+def modules_of(wheel: Path) -> dict[str, str]:
+    """Each module of the wheel with its source."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {
+            name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): archive.read(name).decode()
+            for name in archive.namelist()
+            if name.endswith(".py")
+        }
+
+
+def test_pypi_takes_both_packages(packages: Path) -> None:
+    files = sorted(map(str, packages.iterdir()))
+    assert [Path(file).suffix for file in files] == [".whl", ".gz"]
+    check = [sys.executable, "-m", "twine", "check", "--strict", *files]
+    done = subprocess.run(check, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout.count("PASSED")) == (0, 2), done.stdout + done.stderr
+
+
+def test_the_metadata_say_who_made_it_where_it_is_and_what_it_runs_on(wheel: Path) -> None:
+    metadata = metadata_of(wheel)
+    assert metadata["Author"] or metadata["Author-email"]
+    urls = dict(url.split(", ") for url in metadata.get_all("Project-URL", []))
+    assert urls.keys() >= {"Homepage", "Documentation", "Changelog"}
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert metadata["Description-Content-Type"] == "text/markdown"
+
+
+def test_the_classifiers_claim_the_pythons_and_the_system_that_are_tested() -> None:
+    claimed = set(PROJECT["classifiers"])
+    pythons = {text.rpartition(" ")[2] for text in claimed if re.fullmatch(r".* :: Python :: 3\.\d+", text)}
+    (tested,) = re.findall(r"^PYTHONS \?= (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+    assert pythons == set(tested.split())
+    assert {text for text in claimed if text.startswith("Operating")} == {
+        "Operating System :: POSIX :: Linux"
+    }
+
+
+def test_the_changelog_has_the_version() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## (\S+)", changelog, re.M)[0] == PROJECT["version"]
+
+
+def test_the_wheel_has_nothing_that_only_benchmarks_and_tests_use(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = [name for name in archive.namelist() if ".dist-info/" not in name]
+    assert {name.partition("/")[0] for name in names} == {"moldau", "pyspark_moldau", "pyspark_moldau_lake"}
+    assert [name for name in names if NOT_FOR_USERS.search(name)] == []
+    assert {Path(name).suffix for name in names} <= {".py", ".typed", ".sql", ".json", ".txt"}
+
+
+def test_no_module_of_the_wheel_wants_one_that_is_not_in_it(wheel: Path) -> None:
+    modules = modules_of(wheel)
+    missing = {
+        (name, wanted)
+        for name, source in modules.items()
+        for wanted in imported(ast.parse(source))
+        if wanted.partition(".")[0] in ("moldau", "bench", "tests") and wanted not in modules
+    }
+    assert not missing
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+
+
+def test_the_sdist_has_what_it_takes_to_build_and_to_test(packages: Path) -> None:
+    (sdist,) = packages.glob("moldau-*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert names >= {
+        "LICENSE",
+        "README.md",
+        "CHANGELOG.md",
+        "pyproject.toml",
+        "requirements/base.lock",
+        "Makefile",
+    }
+    assert names >= {"src/moldau/sim/__main__.py", "bench/__main__.py", "tests/conftest.py", "docs/README.md"}
+    assert not [name for name in names if name.startswith((".venv", "dist/")) or name.endswith(".pyc")]
 
 
 def test_up_runs_from_the_wheel_until_it_is_told_to_stop(environment: Path, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def main() -> int:
 
 def run(quick: bool, docs: Path | None, kept: Path | None, only: str | None) -> int:
     from bench.plots import draw
-    from bench.report import markdown, with_section
+    from bench.report import markdown, with_budgets, with_section
     from bench.runner import FULL, QUICK, measure
 
     plan = QUICK if quick else FULL
@@ -67,13 +67,16 @@ def run(quick: bool, docs: Path | None, kept: Path | None, only: str | None) -> 
         kept.write_text(json.dumps(results.as_dict(), indent=1))
     if docs is None:
         print(markdown(results, plan, []) if only is None else with_section("", only, results))
-    elif only is None:
-        (docs / "benchmarks.md").write_text(markdown(results, plan, draw(results, docs)))
-        say(f"wrote {docs / 'benchmarks.md'}")
+        print(with_budgets("", results, only))
+        return 1 if results.failures else 0
+    page, budgets = docs / "benchmarks.md", docs / "performance.md"
+    if only is None:
+        page.write_text(markdown(results, plan, draw(results, docs)))
     else:
-        page = docs / "benchmarks.md"
         page.write_text(with_section(page.read_text(), only, results))
-        say(f"wrote {only} into {page}")
+    before = budgets.read_text() if budgets.exists() else ""
+    budgets.write_text(with_budgets(before, results, only))
+    say(f"wrote {only or 'everything'} into {page}, the budgets into {budgets}")
     return 1 if results.failures else 0
 
 

@@ -1,4 +1,6 @@
-"""docs/benchmarks.md from the results: tables with medians, spread and ratios, the budgets, versions and machine."""
+"""docs/benchmarks.md from the results: what a user wants to know first, then versions, machine, and every table with
+medians, spread and ratios. The budgets that are set for those who change Moldau go to docs/performance.md.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +20,49 @@ from moldau.runtime.real.java import find_java
 
 LIBRDKAFKA_PRODUCE = "broker CPU to produce, 1000 B, 1 partition"
 MOLDAU, KAFKA, PROTOTYPE = "Moldau", "Apache Kafka", "Prototype"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A row of the table that the page begins with: one reading, or several of one unit."""
+
+    question: str
+    readings: tuple[str, ...]
+
+
+ANSWERS = (
+    Answer("writing messages of 1 KB, one producer", ("produce, 1000 B, 1 partition",)),
+    Answer("reading messages of 1 KB, one consumer", ("consume, 1000 B, 1 partition",)),
+    Answer("writing messages of 100 B, one producer", ("produce, 100 B, 1 partition",)),
+    Answer("reading messages of 100 B, one consumer", ("consume, 100 B, 1 partition",)),
+    Answer(
+        "one write after the other: median, 99 %", ("synchronous produce, p50", "synchronous produce, p99")
+    ),
+    Answer(
+        "from producer to consumer, 500 a second: median, 99 %",
+        ("end to end, 500/s, p50", "end to end, 500/s, p99"),
+    ),
+    Answer("CPU of the broker to write a MB, 1 KB messages", (LIBRDKAFKA_PRODUCE,)),
+    Answer("CPU of the broker to read a MB, 1 KB messages", ("broker CPU to consume, 1000 B, 1 partition",)),
+    Answer("memory: idle, after all of these", (starting.IDLE_MEMORY, "memory after all of it")),
+    Answer("from its start to the first acknowledged message", ("start to first acknowledged message",)),
+    Answer(
+        "three brokers, three copies, acks=all: writing messages of 1 KB", ("replicated produce, 1000 B",)
+    ),
+    Answer("the same: CPU of all brokers to write a MB", ("CPU of all brokers, replicated produce, 1000 B",)),
+    Answer(
+        "the same: one write after the other: median, 99 %",
+        ("replicated synchronous produce, p50", "replicated synchronous produce, p99"),
+    ),
+    Answer(
+        "a leader's broker is killed: until another takes writes",
+        ("kill -9 of the leader to the next write",),
+    ),
+    Answer(
+        "10,000 partitions on 5 brokers: memory of all, for each 1,000",
+        ("10,000 partitions on 5 brokers, memory per 1,000",),
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +130,19 @@ BUDGETS = (
     Budget("three brokers: memory of one, idle", "memory of a broker, idle", 50, "MiB"),
 )
 
-HEAD = """# Benchmarks
+TITLE = """# Benchmarks
 
-Made by `make bench` (`python -m bench`), not by hand: Moldau and Apache Kafka beside each other on one machine,
-driven by the same clients in turn, each with a fresh data folder. A number is the median of {runs} runs after a warm-up
-of {warm_up:.1f} GB each; in brackets the smallest and the largest run. *Ratio* is Moldau's number divided by Apache
-Kafka's: **bold** where Moldau is the better one. Client and broker share the cores, so that throughput tells as much
-about the client as about the broker; the broker's own CPU is the number to compare. [performance.md](performance.md)
-explains what lies behind the numbers.
+Moldau and Apache Kafka beside each other on one machine with {cores} cores, which the clients use too. *CPU* is the
+number to size by: throughput tells as much about the client, and about what else the machine did. Rows on one broker
+and on several are of different runs; below, each says how busy the machine was besides.
+"""
+HEAD = """
+## How it was measured
+
+Made by `make bench` (`python -m bench`), not by hand: both brokers are driven by the same clients in turn, each with a
+fresh data folder. A number is the median of {runs} runs after a warm-up of {warm_up:.1f} GB each; in brackets the
+smallest and the largest run. *Ratio* is Moldau's number divided by Apache Kafka's: **bold** where Moldau is the better
+one. [performance.md](performance.md) explains what lies behind the numbers.
 
 - Moldau {moldau} on Python {python}; Apache Kafka {kafka} on Java {java}, with its start script's flags and 1 GB heap
 - confluent-kafka {confluent} (librdkafka {librdkafka}); acks=all, one replica, no compression
@@ -112,11 +162,13 @@ NOTES = {
     FIXTURE: fixture.NOTE,
 }
 """What a section's numbers are, before its table."""
+ANSWERS_HEAD = "| | Moldau | Apache Kafka |\n|---|---:|---:|"
+WHOLE_RUN = "a whole run"
 BEHIND_SECTIONS = ("\n## Not measured\n", "\n## Plots\n")
 
 
 def markdown(results: Results, plan: Plan, plots: Sequence[str]) -> str:
-    parts = [_head(plan, results), "## Budgets\n", *_budgets(results)]
+    parts = [TITLE.format(**machine()), _answers(_every(results)), _head(plan, results)]
     for section, series in results.sections.items():
         parts += [f"\n## {section}\n", *_notes(section), *_table(series)]
     if results.failures:
@@ -127,15 +179,15 @@ def markdown(results: Results, plan: Plan, plots: Sequence[str]) -> str:
 
 
 def with_section(page: str, section: str, results: Results) -> str:
-    """The page with this section as it was just measured, alone; all others keep their figures."""
+    """The page with this section as it was just measured, alone, also in its first table; all others keep their
+    figures."""
     alone = f"Measured alone, while other processes took {results.others_share:.0%} of the cores.\n"
     series = results.sections.get(section, {})
     parts = [f"\n## {section}\n", *_notes(section), alone, *_table(series)]
     if results.failures:
         parts.append(f"\nNot measured, as it failed: {'; '.join(results.failures)}.")
-    if any(budget.reading in series for budget in BUDGETS):
-        parts += ["", *_budgets_table(series)]
     text = "\n".join(parts) + "\n"
+    page = _with_answers(page, series)
     start = page.find(f"\n## {section}\n")
     if start >= 0:
         stop = page.find("\n## ", start + 1)
@@ -143,6 +195,53 @@ def with_section(page: str, section: str, results: Results) -> str:
     places = [place for place in map(page.find, BEHIND_SECTIONS) if place >= 0]
     place = min(places, default=len(page))
     return page[:place] + text + page[place:]
+
+
+def with_budgets(page: str, results: Results, section: str | None = None) -> str:
+    """docs/performance.md with the budgets of what was just measured: a whole run, or one section alone."""
+    name = section or WHOLE_RUN
+    every = _every(results)
+    if not any(budget.reading in every for budget in BUDGETS):
+        return page
+    begin, end = f"<!-- budgets: {name} -->\n", "<!-- end of budgets -->\n"
+    told = f"Of {name if section is None else f'*{section}*, measured alone'}"
+    others = f"while other processes took {results.others_share:.0%} of the cores"
+    text = "\n".join([f"{begin}{told}, {others}:\n", *_budgets_table(every), ""]) + end
+    start = page.find(begin)
+    if start >= 0:
+        return page[:start] + text + page[page.index(end, start) + len(end) :]
+    last = page.rfind(end)
+    if last < 0:
+        return f"{page}\n## Budgets\n\n{BUDGETS_HEAD}\n{text}"
+    last += len(end)
+    return f"{page[:last]}\n{text}{page[last:]}"
+
+
+def _every(results: Results) -> dict[str, Series]:
+    return {name: series for section in results.sections.values() for name, series in section.items()}
+
+
+def _answers(every: Mapping[str, Series]) -> str:
+    """Of what was measured: other rows are left out."""
+    rows = [row for answer in ANSWERS if (row := _answer(answer, every))]
+    return "\n".join([ANSWERS_HEAD, *rows])
+
+
+def _answer(answer: Answer, every: Mapping[str, Series]) -> str | None:
+    found = [every[name] for name in answer.readings if name in every]
+    if len(found) < len(answer.readings):
+        return None
+    cells = [", ".join(_number(series.summary(side)) for series in found) for side in (MOLDAU, KAFKA)]
+    return f"| {answer.question} | " + " | ".join(f"{cell} {found[0].unit}" for cell in cells) + " |"
+
+
+def _with_answers(page: str, series: Mapping[str, Series]) -> str:
+    """The page with the rows of its first table that a section, measured alone, has something to say to."""
+    before, head, rest = page.partition(ANSWERS_HEAD)
+    table, _, after = rest.partition("\n\n")
+    known = {row.split(" | ")[0].removeprefix("| "): row for row in table.splitlines() if row}
+    rows = [_answer(answer, series) or known.get(answer.question) for answer in ANSWERS]
+    return "\n".join([before + head, *filter(None, rows), "", after]) if head else page
 
 
 def _notes(section: str) -> Sequence[str]:
@@ -171,13 +270,6 @@ def java_version() -> str:
     ).stderr
     found = re.search(r'version "([^"]+)"', printed)
     return found[1] if found else "?"
-
-
-def _budgets(results: Results) -> Iterator[str]:
-    yield BUDGETS_HEAD
-    yield from _budgets_table(
-        {name: series for section in results.sections.values() for name, series in section.items()}
-    )
 
 
 def _budgets_table(every: Mapping[str, Series]) -> Iterator[str]:

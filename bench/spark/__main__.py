@@ -19,6 +19,7 @@ from bench.spark.results import Results
 from moldau.runtime.real.java import Unavailable
 
 PAGE = "benchmarks-spark.md"
+GOALS_PAGE = "performance.md"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,7 +69,7 @@ def run(plan: Plan, docs: Path | None, kept: Path | None, only: str | None) -> i
 def write(results: Results, plan: Plan, docs: Path | None, only: str | None) -> str:
     """The page, with its plots; without a folder for it, as text only."""
     from bench.spark.plots import draw
-    from bench.spark.report import markdown, with_section
+    from bench.spark.report import markdown, with_goals, with_section
 
     plots = {}
     for name, section in results.sections.items():
@@ -81,6 +82,8 @@ def write(results: Results, plan: Plan, docs: Path | None, only: str | None) -> 
         text = markdown(results, plan, plots)
     if page is not None:
         page.write_text(text)
+        goals = page.with_name(GOALS_PAGE)
+        goals.write_text(with_goals(goals.read_text() if goals.exists() else "", results))
     return text
 
 

@@ -1,7 +1,8 @@
 """docs/benchmarks-spark.md from the results: each section stands for itself, so that one can be measured anew alone.
 
-A section has what its numbers are, the share of the cores that others took, its tables with medians, spread and ratios,
-the goals that are set for it, and its plot.
+The page begins with the answers to a user's questions (`answers`). A section has what its numbers are, the share of the
+cores that others took, its tables with medians, spread and ratios, and its plot. The goals that are set for it go to
+docs/performance.md.
 """
 
 from __future__ import annotations
@@ -16,21 +17,26 @@ from bench import spark_connector
 from bench.measure import Series
 from bench.report import java_version, rounded, spread
 from bench.runner import machine
+from bench.spark import answers, reading, sinks, streaming
 from bench.spark import plan as names
-from bench.spark import reading, sinks, streaming
 from bench.spark.plan import Plan
 from bench.spark.results import Results, Section
 from bench.spark.sides import ALL, DEFAULT, OFFSET, PLAIN, TUNED, TUNED_OPTIONS, VALUE
 
-HEAD: Final = """# Benchmarks on Spark
+TITLE: Final = """# Benchmarks on Spark
 
-Made by `make bench-spark` (`python -m bench.spark`), not by hand: our data source `moldau` and Spark's own
-Kafka connector in one session of Spark (`local[{cores}]`), one beside the other over the same topics of one Moldau
-broker on the same machine. The sides take turns, and another one begins in each run; a number is the median of
-{runs} runs (latency: of {latency_runs}), in brackets the smallest and the largest. A *ratio* is the first side's
-number divided by the second's: **bold** where the first one is the better one. What a query has read or written is
-compared with what is known to be there. CRCs are checked on both sides. [performance.md](performance.md) explains
-what lies behind the numbers.
+Our data source `moldau` and Spark's own Kafka connector in one session of Spark on one machine with {cores} cores,
+over the same topics. Where it reads, the connector is tuned for it (below).
+"""
+HEAD: Final = """
+## How it was measured
+
+Made by `make bench-spark` (`python -m bench.spark`), not by hand: both read and write topics of one Moldau broker on
+the same machine, in one session of Spark (`local[{cores}]`). The sides take turns, and another one begins in each
+run; a number is the median of {runs} runs (latency: of {latency_runs}), in brackets the smallest and the largest. A
+*ratio* is the first side's number divided by the second's: **bold** where the first one is the better one. What a query
+has read or written is compared with what is known to be there. CRCs are checked on both sides.
+[performance.md](performance.md) explains what lies behind the numbers.
 
 - Moldau {moldau} on Python {python}; PySpark {pyspark} on Java {java}, 2 GB heap; the connector is {connector}
 - *tuned*: {tuned}
@@ -146,14 +152,15 @@ GOALS: Final[Mapping[str, tuple[Goal, ...]]] = {
 
 def markdown(results: Results, plan: Plan, plots: Mapping[str, str]) -> str:
     """The whole page; `plots` are the sections' pictures."""
-    parts = [_head(plan)]
+    parts = [f"{TITLE.format(**machine())}\n{answers.table(results.sections)}\n", _head(plan)]
     for name, section in results.sections.items():
         parts.append(section_text(name, section, plan, plots.get(name)))
     return "".join(parts)
 
 
 def with_section(page: str, name: str, section: Section, plan: Plan, plot: str | None) -> str:
-    """The page with this section as it was just measured; all others keep their figures."""
+    """The page with this section as it was just measured, also in its first table; all others keep their figures."""
+    page = answers.renewed(page, {name: section})
     text = section_text(name, section, plan, plot)
     start = page.find(f"\n## {name}\n")
     if start < 0:
@@ -170,10 +177,16 @@ def section_text(name: str, section: Section, plan: Plan, plot: str | None) -> s
     for table in TABLES[name]:
         lines += _table(section, table)
         lines += _parts(section, table)
-    lines += _goals(section, GOALS.get(name, ()))
     if plot is not None:
         lines.append(f"\n![{name}]({plot})")
     return "\n".join(lines) + "\n"
+
+
+def with_goals(page: str, results: Results) -> str:
+    """docs/performance.md, with the goals of what was measured."""
+    for name, section in results.sections.items():
+        page = answers.with_goals(page, name, _goals(section, GOALS.get(name, ())))
+    return page
 
 
 def _amounts(plan: Plan) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from bench.spark import plan as names
 from bench.spark import reading, report, streaming
 from bench.spark.__main__ import main, write
+from bench.spark.answers import ANSWERS
 from bench.spark.plan import FULL, QUICK, SECTIONS
 from bench.spark.plots import colours, draw
 from bench.spark.results import Found, Results, Section
@@ -68,9 +70,52 @@ def test_the_cpu_of_each_process_stands_in_one_table() -> None:
 
 
 def test_a_goal_that_is_missed_is_named_with_the_cases() -> None:
-    text = report.section_text(names.READING, section_of_reading(), FULL, None)
+    results = Results({names.READING: section_of_reading(), names.IDLE: Section()})
+    text = report.with_goals("# Where the time goes\n", results)
+    assert text.startswith(
+        "# Where the time goes\n\n## Goals on Spark\n\n<!-- goals on Spark: Reading -->\nOf *Reading*:\n\n|"
+    )
     assert "| 1.00 – 2.00 | **missed** in 1 of 2: 1 KB, none, 1 partition |" in text
     assert "| at no more than 0.9 of its CPU | 0.50 – 0.50 | met |" in text
+    assert report.with_goals(text, results) == text, "each run in place of the last"
+    assert "missed" not in report.section_text(names.READING, section_of_reading(), FULL, None)
+
+
+def section_of_4_partitions(own_s: float) -> Section:
+    section = Section()
+    for side, seconds in ((TUNED, 2.0), (ALL, own_s)):
+        section.add("100 B, none, 4 partitions", side.name, reading.readings(1_000_000, taken(seconds, 1.0)))
+    return section
+
+
+def test_the_page_begins_with_answers_and_a_section_measured_alone_answers_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(report, "_head", lambda _plan: "\n## How it was measured\n")
+    idle = Section()
+    for side in streaming.OF_SOURCES:
+        idle.add("idle", side.name, [Found(streaming.IDLE_CPU, 3.0, "ms/s")])
+    page = report.markdown(Results({names.READING: section_of_4_partitions(1.0), names.IDLE: idle}), FULL, {})
+    head, _, _ = page.partition("\n## How it was measured\n")
+    assert head.splitlines()[-3:] == [
+        "| reading records of 100 B | 1 M rows/s | 0.5 M rows/s |",
+        "| the same: CPU of all processes | 1 s/M rows | 1 s/M rows |",
+        "| CPU of a query that has nothing to read | 3 ms/s | 3 ms/s |",
+    ]
+    page = report.with_section(page, names.READING, section_of_4_partitions(0.5), FULL, None)
+    head, _, _ = page.partition("\n## How it was measured\n")
+    assert head.splitlines()[-3] == "| reading records of 100 B | 2 M rows/s | 0.5 M rows/s |"
+    assert head.splitlines()[-1] == "| CPU of a query that has nothing to read | 3 ms/s | 3 ms/s |"
+
+
+def test_the_page_as_it_stands_begins_with_all_answers_and_leaves_goals_to_the_other() -> None:
+    docs = Path(__file__).parents[3] / "docs"
+    page = (docs / "benchmarks-spark.md").read_text(encoding="utf-8")
+    head, _, _ = page.partition("\n## How it was measured\n")
+    assert [answer.question for answer in ANSWERS] == re.findall(r"^\| ([^|]+?) \| \d", head, re.M)
+    assert "| goal |" not in page
+    performance = (docs / "performance.md").read_text(encoding="utf-8")
+    assert performance.count("<!-- goals on Spark: ") == 2
 
 
 @pytest.mark.parametrize(("ratio", "is_met"), [(1.895, True), (1.894, False), (3.0, True)])

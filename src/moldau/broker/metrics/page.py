@@ -14,9 +14,9 @@ scrape it, and has a dashboard and alerts.
 - Every broker tells of itself: what it has served, leads, holds and coordinates. `sum` adds brokers up.
 - Counters begin at 0 when a broker starts, and those of a topic when the topic comes to it. All else is looked up when
   `/metrics` is asked for, in slices with clients served between; who asks again at once may get the same answer.
-- At most {METRIC_TOPICS_MAX:,} topics have figures of their own, and {METRIC_GROUP_TOPICS_MAX:,} pairs of group
-  and topic: the first that come, as long as they are there. The others are added up under `other`, as is what has that
-  very name.
+- At most {METRIC_TOPICS_MAX:,} topics, and {METRIC_GROUP_TOPICS_MAX:,} pairs of group and topic, have figures
+  of their own: the first that come, as long as they are there. The others are added up under `other`, as is what has
+  that very name.
 - Labels: `api` is Kafka's name of the request, `error` its name of the error code, `folder` one of `log.dirs`.
 - Buckets of `moldau_request_duration_seconds`, in seconds:
   {", ".join(f"{bound:g}" for bound in DURATION_BOUNDS_S)}.

@@ -20,6 +20,12 @@ PENDING_ENTRIES_MAX = 32
 _BLOCK_ENTRIES = 512
 """Bisection goes down to a block of this size (a page or two), which is read at once."""
 
+GUESSES_MAX = 2
+GUESSED_ENTRIES_MIN = 16 * _BLOCK_ENTRIES
+_GUESS_BEYOND = _BLOCK_ENTRIES // 2 - 16
+"""From how many entries on it is guessed where one lies, and how often: first before, then behind the place, so that a
+block is left in between. A wrong guess is one read more."""
+
 OFFSET_ENTRY = Struct(">ii")
 """Last offset of a batch relative to the segment's base offset, and the batch's position in the file."""
 TIME_ENTRY = Struct(">qi")
@@ -37,13 +43,15 @@ def read_waiting(file: File, length: int, position: int) -> bytes:
 class Index:
     """One index file. `count` includes the entries that are not yet in the file."""
 
-    __slots__ = ("_disk", "_file", "_pending", "_written", "count", "entry", "path")
+    __slots__ = ("_disk", "_ends", "_file", "_pending", "_written", "count", "entry", "path")
 
     def __init__(self, disk: Disk, path: str, entry: Struct, written: int = 0) -> None:
         self._disk = disk
         self.path = path
         self.entry = entry
         self._file: File | None = None
+        self._ends: tuple[int, tuple[tuple[int, int], tuple[int, int]]] | None = None
+        """The first and the last of so many entries in the file, where they were asked for."""
         self._written = written
         self._pending = bytearray()
         self.count = written
@@ -126,13 +134,7 @@ class Index:
         if high > written and entry.unpack_from(self._pending)[field] <= key:
             low = written
         else:
-            high = written
-            while high - low > _BLOCK_ENTRIES:
-                middle = (low + high) // 2
-                if self.entry_at(middle, read)[field] <= key:
-                    low = middle
-                else:
-                    high = middle
+            low, high = self._block_around(key, read, field)
         if high == low:
             return None
         if low == written:
@@ -150,11 +152,44 @@ class Index:
         found: tuple[int, int] = entry.unpack_from(block, (low - 1 - base) * size)
         return found
 
+    def _block_around(self, key: int, read: Read, field: int) -> tuple[int, int]:
+        """Which entries of the file to read: the last one that is not above the key is among them, if there is one.
+
+        In a long index it is looked for where it lies if entries are spread evenly, which they often are.
+        """
+        low, high = 0, self._written
+        guesses_left = 0
+        low_key = high_key = key
+        if high > GUESSED_ENTRIES_MIN:
+            guesses_left = GUESSES_MAX
+            first, last = self._first_and_last(read)
+            low_key, high_key = first[field], last[field]
+        while high - low > _BLOCK_ENTRIES:
+            middle = (low + high) // 2
+            if guesses_left and low_key <= key < high_key:
+                guess = low + (high - low) * (key - low_key) // (high_key - low_key)
+                beyond = _GUESS_BEYOND if guesses_left % 2 else -_GUESS_BEYOND
+                middle = max(low + 1, min(guess + beyond, high - 1))
+                guesses_left -= 1
+            found = self.entry_at(middle, read)[field]
+            if found <= key:
+                low, low_key = middle, found
+            else:
+                high, high_key = middle, found
+        return low, high
+
+    def _first_and_last(self, read: Read) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Of the file's entries."""
+        if self._ends is None or self._ends[0] != self._written:
+            self._ends = self._written, (self.entry_at(0, read), self.entry_at(self._written - 1, read))
+        return self._ends[1]
+
     def truncate_to(self, count: int) -> None:
         """Keep the first `count` entries."""
         if count < self._written:
             self.file.truncate(count * self.entry.size)
             self._written = count
+            self._ends = None
             self._pending = bytearray()
         else:
             del self._pending[(count - self._written) * self.entry.size :]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from moldau.base.limits import LOOKUP_STEPS_PER_READ
 from moldau.log.index import Read
 from moldau.log.lookup import Lookup
-from moldau.log.scan import DamagedBatch, DamagedSegment, headers, whole_batches_end
+from moldau.log.scan import Batch, DamagedBatch, DamagedSegment, headers, whole_batches_end
 from moldau.log.segment import Segment
 from moldau.log.segments import Segments
 from moldau.records.batch import NO_TIMESTAMP
@@ -236,11 +236,13 @@ def _find_timestamp(
     segment: Segment, timestamp: int, log_start_offset: int, read: Read, lookup: Lookup
 ) -> TimestampOffset | None:
     entry = segment.times.floor(timestamp - 1, read)
-    if entry is not None:
-        _check_time_entry(segment, entry, read)
-    offset = max(segment.base_offset + (entry[1] if entry else 0), log_start_offset)
-    place = segment.offsets.floor(offset - segment.base_offset, read)
-    for batch in headers(segment.log, place[1] if place else 0, segment.size, read):
+    before = None if entry is None else _batch_of_time_entry(segment, entry, read)
+    if before is not None and before.header.last_offset >= log_start_offset:
+        position = before.position
+    else:
+        place = segment.offsets.floor(log_start_offset - segment.base_offset, read)
+        position = place[1] if place else 0
+    for batch in headers(segment.log, position, segment.size, read):
         lookup.spend(1)
         if batch.header.max_timestamp >= timestamp and batch.header.last_offset >= log_start_offset:
             found = lookup.first(segment, batch, timestamp, log_start_offset, read)
@@ -249,9 +251,11 @@ def _find_timestamp(
     return None
 
 
-def _check_time_entry(segment: Segment, entry: tuple[int, int], read: Read) -> None:
-    """DamagedSegment where a time index says something that its batch does not: the search would go astray."""
+def _batch_of_time_entry(segment: Segment, entry: tuple[int, int], read: Read) -> Batch:
+    """The batch that an entry is of: those before it are not newer. DamagedSegment where a time index says something
+    that its batch does not: the search would go astray."""
     batch = segment.find(segment.base_offset + entry[1], read)
     if batch is None or batch.header.max_timestamp != entry[0]:
         position = batch.position if batch else segment.size
         raise DamagedSegment(segment.log, position, "the time index is wrong")
+    return batch

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from cluster.shown import Page, parse
+from cluster.support import wait_until
 from cluster.test_cli_up import Process, refused
 from moldau.config.broker import BrokerConfig
 from moldau.config.key import ConfigError
@@ -21,8 +22,15 @@ HERE, ELSEWHERE = "127.0.0.1", "127.0.0.2"
 
 
 @pytest.mark.parametrize("line", sorted(set(PAGE.commands())))
-def test_every_command_of_the_page_is_one_that_moldau_takes(line: str) -> None:
-    parse(line)
+def test_every_command_of_the_page_is_one_that_moldau_takes(line: str, tmp_path: Path) -> None:
+    parse(line.replace("broker.toml", str(configured(tmp_path))))
+
+
+def configured(folder: Path) -> Path:
+    """A file by which a broker would listen on all addresses."""
+    file = folder / "broker.toml"
+    file.write_text(f'node.id = 1\nlog.dirs = "{folder}/data"\nlisteners = ["PLAINTEXT://0.0.0.0:0"]\n')
+    return file
 
 
 def test_the_listeners_of_the_page_are_two_of_which_one_is_for_other_machines() -> None:
@@ -66,12 +74,15 @@ def can_connect(host: str, port: int) -> bool:
 
 @pytest.mark.slow
 def test_a_broker_for_this_machine_is_not_there_for_others(tmp_path: Path) -> None:
-    (command,) = (line for line in PAGE.lines() if line.startswith("moldau up"))
-    arguments = command.replace(":9092", ":0").split()[1:]
-    process = Process(tmp_path, *arguments, "--data", ":temp:", "--set", "moldau.http.port=0")
+    (command,) = (line for line in PAGE.lines() if line.startswith("moldau broker"))
+    arguments = command.replace(":9092", ":0").replace("broker.toml", str(configured(tmp_path))).split()[1:]
+    process = Process(tmp_path, *arguments, "--set", "moldau.http.port=0")
     try:
         host, port = process.bootstrap_servers.split(":")
         assert host == HERE
+        wait_until(
+            lambda: "http://127.0.0.1:" in process.errors.read_text(), what="the log's word on /metrics"
+        )
         (http,) = re.findall(r"http://127\.0\.0\.1:(\d+)", process.errors.read_text())
         for number in (int(port), int(http)):
             assert can_connect(HERE, number)
@@ -83,7 +94,7 @@ def test_a_broker_for_this_machine_is_not_there_for_others(tmp_path: Path) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("came_to", [HERE, ELSEWHERE])
 def test_a_client_is_told_the_address_that_it_came_to(tmp_path: Path, came_to: str) -> None:
-    process = Process(tmp_path, "up", "--port", "0", "--data", ":temp:")
+    process = Process(tmp_path, "up", "--open", "--port", "0", "--data", ":temp:")
     try:
         port = process.bootstrap_servers.split(":")[1]
         admin = AdminClient({"bootstrap.servers": f"{came_to}:{port}"})

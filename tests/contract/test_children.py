@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from moldau.base.limits import CHILD_IDLE_BYTES_MAX
 from moldau.runtime.ports import Child, ChildFailed, Runtime
 from moldau.runtime.real.features import PLAIN, Features
 
@@ -214,6 +215,16 @@ def test_a_child_that_is_done_does_the_next_work_too(real_engine: RealEngine) ->
     real_engine.run(main)
     assert pids[0] == pids[1]
     assert has_ended(pids[0]), "it ends with the runtime"
+
+
+def test_a_child_of_a_large_parent_stays_as_well(real_engine: RealEngine) -> None:
+    async def main(runtime: Runtime) -> None:
+        large = bytearray(b"x") * (2 * CHILD_IDLE_BYTES_MAX)
+        first = await runtime.tasks.in_child(say_pid, report=ignore)
+        assert await runtime.tasks.in_child(say_pid, report=ignore) == first
+        assert large
+
+    real_engine.run(main)
 
 
 def test_one_child_stays_of_several(real_engine: RealEngine) -> None:

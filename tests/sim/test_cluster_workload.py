@@ -20,7 +20,7 @@ SEEDS_PER_TEST = 10
 FOUND_WITH = {
     "a-fenced-leader-still-writes": 4,
     "a-follower-serves-past-its-high-watermark": 2,
-    "a-lost-disk-is-not-told": 55,
+    "a-lost-disk-is-not-told": 96,
     "a-replica-keeps-its-torn-tail": 19,
     "proposed-member-counted-too-late": 21,
     "records-deleted-before-followers-know": 12,

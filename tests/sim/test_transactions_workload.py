@@ -11,7 +11,7 @@ from .worlds import MORE_SEEDS, check_clean, check_found, check_happened
 WORKLOAD = "transactions"
 SEEDS = range(1, 6)
 FOUND_WITH = {
-    "a-fenced-producer-ends-transactions": 4,
+    "a-fenced-producer-ends-transactions": 15,
     "end-answered-before-it-is-decided": 19,
     "unstable-offsets-told": 5,
 }

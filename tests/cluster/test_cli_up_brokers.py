@@ -117,6 +117,15 @@ def test_a_killed_broker_comes_back_on_its_port_and_says_so(start: Start) -> Non
     assert up.end() == 0 and not is_alive(second)
 
 
+def test_a_broker_that_is_told_to_reload_goes_on(start: Start) -> None:
+    up = start("--brokers", "2")
+    pid = up.pid(1)
+    os.kill(pid, signal.SIGHUP)
+    wait_until(lambda: up.said("SIGHUP: the broker goes on as it is"), TIMEOUT_S, "the broker to note it")
+    assert up.pid(1) == pid and is_alive(pid)
+    assert up.end() == 0
+
+
 def test_a_broker_that_is_stopped_alone_comes_back_too(start: Start) -> None:
     up = start("--brokers", "2")
     first = up.pid(1)

@@ -253,6 +253,16 @@ def test_an_idle_child_ends_after_a_while(real_engine: RealEngine, monkeypatch: 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends signals, and no child stays there")
+def test_ctrl_c_is_for_the_parent_of_an_idle_child(real_engine: RealEngine) -> None:
+    async def main(runtime: Runtime) -> None:
+        pid = await runtime.tasks.in_child(say_pid, report=ignore)
+        os.kill(pid, signal.SIGINT)
+        assert await runtime.tasks.in_child(say_pid, report=ignore) == pid
+
+    real_engine.run(main)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends signals, and no child stays there")
 def test_an_idle_child_that_was_killed_is_replaced(real_engine: RealEngine) -> None:
     async def main(runtime: Runtime) -> None:
         pid = await runtime.tasks.in_child(say_pid, report=ignore)

@@ -110,9 +110,7 @@ class Connection:
         self._dispatch = dispatch
         self._send = stream.send
         self._frame_bytes_max = server.frame_bytes_max
-        self._partial: bytearray | None = (
-            None  # received, not served yet; only its first `_filled` bytes count
-        )
+        self._partial: bytearray | None = None  # received, not served yet; its first `_filled` bytes count
         self._filled = 0
         self._out: list[Any] = []  # answers of the current turn, sent together at its end
         self._out_is_small = True  # no file parts among them
@@ -139,7 +137,7 @@ class Connection:
                 filled = self._receive_into_partial()
                 view = memoryview(self._partial)
         except (BlockingIOError, InterruptedError):
-            if self._waits_for_room:
+            if self._waits_for_room or self._waits_for_turn:
                 self._pause_or_resume()
             return
         except OSError as error:
@@ -165,9 +163,10 @@ class Connection:
         return self._receive_some(partial)
 
     def _receive_much(self, partial: bytearray) -> int:
-        """Megabytes may come at once, from many: in a turn that is used up they stay where they are."""
+        """Not in a turn that is used up. It is watched anew in the next: libuv tells of a reset once only."""
         turn, monotonic = self._server.line.this_turn, self._server.clock.monotonic
         if turn.is_used_up:
+            self._wait_for_turn(in_line=False)
             raise BlockingIOError
         start_s = monotonic()
         try:

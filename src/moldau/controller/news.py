@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from moldau.base.limits import NEWS_LINES_MAX, NEWS_WINDOW_S
-from moldau.config.table import BROKER_KEYS, TOPIC_KEYS
+from moldau.config.table import TOPIC_KEYS, broker_key
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.records import (
     ConfigChanged,
@@ -100,11 +100,11 @@ def _pairs(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
 
 
 def _pair(name: str, before: str | None, after: str | None) -> str:
-    key = BROKER_KEYS.get(name) or TOPIC_KEYS.get(name)
+    key = broker_key(name) or TOPIC_KEYS.get(name)
     if after is None:
         return f"{_shown(name)} is not set any more"
-    if key is not None and key.sensitive:
-        return f"{name} (hidden)"
+    if key is None or key.sensitive:  # what nobody knows may be a password, too
+        return f"{_shown(name)} (hidden)"
     was = "" if before is None else f" (was {_shown(before)})"
     return f"{_shown(name)}={_shown(after)}{was}"
 

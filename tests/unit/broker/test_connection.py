@@ -457,7 +457,9 @@ def test_much_of_a_request_is_not_received_in_a_turn_that_is_used_up() -> None:
     peer.stream.incoming.append(data[1 << 18 :])
     peer.connection.on_readable()
     assert peer.connection._filled == held and not peer.numbers()
+    assert peer.stream.readable is None
     server.turn()
+    assert peer.stream.readable is not None, "watched anew, lest a reset is missed"
     peer.stream.give(b"")
     assert peer.numbers() == [1]
 

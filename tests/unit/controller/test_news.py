@@ -13,7 +13,7 @@ from moldau.base.limits import NEWS_LINES_MAX, NEWS_WINDOW_S
 from moldau.controller.configs import Alteration, Alterations, Operation
 from moldau.controller.news import News
 from moldau.controller.topics import MorePartitions, NewTopic, TopicReference
-from moldau.metadata.records import ResourceType
+from moldau.metadata.records import ConfigChanged, ConfigResource, ResourceType
 from moldau.store.memory import MemoryStore
 
 from .stores import TestTasks
@@ -56,6 +56,32 @@ def test_topics_and_configs_that_are_created_changed_and_deleted_are_a_line_each
     ]
 
 
+class Window(TestTasks):
+    """Ends when it is told to."""
+
+    def call_later(self, delay_s: float, callback: Any, *args: Any) -> Any:
+        assert delay_s == NEWS_WINDOW_S
+        self.end = callback
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ssl.keystore.password", "listener.name.external.plain.sasl.jaas.config", "made.up.plugin.secret"],
+)
+def test_what_may_be_a_password_is_not_told(caplog: pytest.LogCaptureFixture, name: str) -> None:
+    async def main() -> None:
+        node = await Node.start(MemoryStore())
+        news, changed = (
+            News(Window()),
+            ConfigChanged(ConfigResource(ResourceType.BROKER, "1"), {name: "hush"}),
+        )
+        news.tell(news.prepare(node.controller.image, [changed]), [changed])
+
+    with caplog.at_level(logging.INFO):
+        run(main())
+    assert told(caplog) == [f"config of broker 1 is changed: {name} (hidden)"]
+
+
 def test_what_is_refused_or_only_validated_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         node = await Node.start(MemoryStore())
@@ -66,14 +92,6 @@ def test_what_is_refused_or_only_validated_is_no_news(caplog: pytest.LogCaptureF
     with caplog.at_level(logging.INFO):
         run(main())
     assert told(caplog) == []
-
-
-class Window(TestTasks):
-    """Ends when it is told to."""
-
-    def call_later(self, delay_s: float, callback: Any, *args: Any) -> Any:
-        assert delay_s == NEWS_WINDOW_S
-        self.end = callback
 
 
 def test_whoever_changes_much_at_once_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:

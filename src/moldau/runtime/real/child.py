@@ -11,6 +11,7 @@ import gc
 import os
 import pickle
 import queue
+import signal
 import sys
 import threading
 import time
@@ -57,6 +58,7 @@ def _read_bytes(stream: IO[bytes]) -> bytes:
 def main() -> None:
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for its parent, whose end it sees
     _lower_priority()
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(requests,), daemon=True).start()

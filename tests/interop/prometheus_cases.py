@@ -76,9 +76,9 @@ CASES = (
     ),
     Case(
         "MoldauUncleanElection",
-        {f"moldau_unclean_leader_elections_total{{{B}}}": f"0x3 1x{LONG}"},
-        3,
-        6,
+        {f"moldau_unclean_leader_elections_total{{{B}}}": f"1x30 2x{LONG}"},
+        30,
+        33,
         {f"moldau_unclean_leader_elections_total{{{B}}}": f"1x{LONG}"},
     ),
     Case(
@@ -130,9 +130,21 @@ CASES = (
     ),
     Case(
         "MoldauConnectionsHeldBack",
-        {f"moldau_connections_held_back_total{{{B}}}": f"0x3 5x{LONG}"},
-        3,
-        6,
+        {f"moldau_connections_held_back_total{{{B}}}": f"5x30 6x{LONG}"},
+        30,
+        33,
         {f"moldau_connections_held_back_total{{{B}}}": f"5x{LONG}"},
     ),
 )
+
+SUDDEN = (
+    ("MoldauUncleanElection", "moldau_unclean_leader_elections_total"),
+    ("MoldauReadErrors", "moldau_read_errors_total"),
+    ("MoldauConnectionsHeldBack", "moldau_connections_held_back_total"),
+)
+"""One event is enough for these, and a broker may have counted it before its first scrape."""
+BEGUN_M = 89
+FIRST_SCRAPES = {
+    "of a broker that was down": "0x8 _x80 7x80",
+    "of a broker that is new": f"_x{BEGUN_M} 7x80",
+}

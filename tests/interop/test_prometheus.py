@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Place
 
 from interop.prometheus import MONITORING, Prometheus, documented, expressions
-from interop.prometheus_cases import CASES, Case
+from interop.prometheus_cases import BEGUN_M, CASES, FIRST_SCRAPES, SUDDEN, B, Case, Series
 from moldau.testing import Cluster
 from needs import missing
 
@@ -78,26 +78,38 @@ def test_promtool_finds_nothing_to_complain_of_in_what_a_broker_tells(promtool: 
 def test_an_alert_fires_when_its_condition_has_held_and_not_before(
     promtool: str, tmp_path: Path, case: Case
 ) -> None:
-    held = f'count(ALERTS{{alertname="{case.alert}",alertstate="firing"}})'
-    tests = [
-        {
-            "interval": "1m",
-            "input_series": [{"series": name, "values": values} for name, values in series.items()],
-            "promql_expr_test": [
-                {
-                    "expr": held,
-                    "eval_time": f"{minute}m",
-                    "exp_samples": [{"labels": "{}", "value": 1}] * fires,
-                }
-                for minute, fires in expected
-            ],
-        }
-        for series, expected in (
-            (case.wrong, [(case.before_m, 0), (case.fires_m, 1)]),
-            (case.well, [(case.fires_m, 0)]),
-        )
-    ]
-    file = tmp_path / "test.yml"
+    wrong = alert_test(case.alert, case.wrong, (case.before_m, 0), (case.fires_m, 1))
+    check_rules(promtool, tmp_path, wrong, alert_test(case.alert, case.well, (case.fires_m, 0)))
+
+
+@pytest.mark.parametrize("values", FIRST_SCRAPES.values(), ids=list(FIRST_SCRAPES))
+@pytest.mark.parametrize(("alert", "counter"), SUDDEN)
+def test_an_alert_fires_for_what_the_first_scrape_already_shows_and_ceases(
+    promtool: str, tmp_path: Path, alert: str, counter: str, values: str
+) -> None:
+    expected = (BEGUN_M - 1, 0), (BEGUN_M, 1), (BEGUN_M + 9, 1), (BEGUN_M + 20, 0)
+    check_rules(promtool, tmp_path, alert_test(alert, {f"{counter}{{{B}}}": values}, *expected))
+
+
+def alert_test(alert: str, series: Series, *expected: tuple[int, int]) -> dict[str, Any]:
+    """Of minutes, and whether it fires then."""
+    held = f'count(ALERTS{{alertname="{alert}",alertstate="firing"}})'
+    return {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [
+            {
+                "expr": held,
+                "eval_time": f"{minute}m",
+                "exp_samples": [{"labels": "{}", "value": 1}] * fires,
+            }
+            for minute, fires in expected
+        ],
+    }
+
+
+def check_rules(promtool: str, folder: Path, *tests: dict[str, Any]) -> None:
+    file = folder / "test.yml"
     document = {"rule_files": [str(MONITORING / "alerts.yml")], "evaluation_interval": "1m", "tests": tests}
     file.write_text(json.dumps(document))
     assert "SUCCESS" in run(promtool, "test", "rules", str(file))

@@ -127,6 +127,10 @@ METRIC_GROUP_TOPICS_MAX = 1_000
 """Topics, and pairs of group and topic, that have figures of their own in /metrics; the others are added up under
 "other". All of it is a few thousand lines then, which Prometheus takes in some 10 ms."""
 
+METRIC_GROUP_LETTERS_MAX = 250
+"""A group with a longer id is one of the others: an id may have 32,767 bytes, and stands in a line of each family. The
+names of topics, which have at most 249, are the only other label that a client chooses."""
+
 METRIC_WAIT_S = 0.5
 """How long /metrics waits for what it asks of the system, and of other brokers: a disk that hangs has no figures
 then."""

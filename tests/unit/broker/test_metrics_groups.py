@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from moldau.base.ids import TopicPartition
+from moldau.base.limits import METRIC_GROUP_LETTERS_MAX
 from moldau.broker.metrics import groups
 from moldau.broker.metrics.groups import ELEMENTS_PER_PAUSE, GROUPS_PER_PAUSE, GroupFigures
 from moldau.coordinator.group.records import OffsetCommitted, OffsetForgotten
@@ -118,6 +119,19 @@ def test_a_group_that_is_called_other_is_one_of_the_others() -> None:
     on.commit("other", "t", {0: 1})
     on.commit("g", "other", {0: 1})
     assert on.told()["group_committed_offsets" + of("other", "other")] == 2
+
+
+def test_a_group_with_a_very_long_id_is_one_of_the_others() -> None:
+    on = Coordinator()
+    on.hold("t", {0: 10})
+    longest = "g" * METRIC_GROUP_LETTERS_MAX
+    on.commit(longest, "t", {0: 1})
+    for number in range(3):
+        on.commit(f"{number}" + longest, "t", {0: 3})
+    assert {name: lag for name, lag in on.told().items() if name.startswith("group_lag_messages{")} == {
+        "group_lag_messages" + of(longest, "t"): 9,
+        "group_lag_messages" + of("other", "other"): 3 * 7,
+    }
 
 
 def test_a_partition_that_cannot_be_looked_at_is_told_as_it_was() -> None:

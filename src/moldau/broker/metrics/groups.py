@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from moldau.base.ids import TopicPartition
-from moldau.base.limits import METRIC_ENDS_MAX, METRIC_GROUP_TOPICS_MAX
+from moldau.base.limits import METRIC_ENDS_MAX, METRIC_GROUP_LETTERS_MAX, METRIC_GROUP_TOPICS_MAX
 from moldau.broker.metrics.text import Sample, Samples, labelled
 from moldau.replication.fetch_session import TopicRef
 from moldau.replication.partition import Partition
@@ -159,6 +159,8 @@ class GroupFigures:
         if place in self._named:
             return place
         if len(self._named) >= METRIC_GROUP_TOPICS_MAX or OTHER in place:
+            return THE_OTHERS
+        if len(group_id) > METRIC_GROUP_LETTERS_MAX:
             return THE_OTHERS
         self._named[place] = None
         return place

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moldau.base.limits import METRIC_GROUP_TOPICS_MAX, METRIC_TOPICS_MAX
+from moldau.base.limits import METRIC_GROUP_LETTERS_MAX, METRIC_GROUP_TOPICS_MAX, METRIC_TOPICS_MAX
 from moldau.broker.metrics.counters import DURATION_BOUNDS_S
 from moldau.broker.metrics.table import SECTIONS, Family
 
@@ -16,7 +16,7 @@ scrape it, and has a dashboard and alerts.
   `/metrics` is asked for, in slices with clients served between; who asks again at once may get the same answer.
 - At most {METRIC_TOPICS_MAX:,} topics, and {METRIC_GROUP_TOPICS_MAX:,} pairs of group and topic, have figures
   of their own: the first that come, as long as they are there. The others are added up under `other`, as is what has
-  that very name.
+  that very name, and groups whose ids have more than {METRIC_GROUP_LETTERS_MAX} letters.
 - Labels: `api` is Kafka's name of the request, `error` its name of the error code, `folder` one of `log.dirs`.
 - Buckets of `moldau_request_duration_seconds`, in seconds:
   {", ".join(f"{bound:g}" for bound in DURATION_BOUNDS_S)}.

@@ -56,7 +56,8 @@ def both(*series: tuple[str, str]) -> Series:
 
 FREE, SIZE = (f"moldau_data_folder_{what}_bytes{{{FOLDER}}}" for what in ("free", "disk"))
 FDS, MAX_FDS = f"process_open_fds{{{B}}}", f"process_max_fds{{{B}}}"
-LAG = f"moldau_group_lag_messages{{{GROUP}}}"
+LAG, COMMITTED = (f"moldau_group_{what}{{{GROUP}}}" for what in ("lag_messages", "committed_offsets"))
+MEMBERS = f'moldau_group_members{{{B},group="g"}}'
 ERRORS = f'moldau_request_errors_total{{{B},api="Produce",error="%s"}}'
 
 CASES = (
@@ -119,7 +120,13 @@ CASES = (
     ),
     slow("MoldauProduceSlow", "moldau_request_duration_seconds", f'{B},api="Produce"', "0.5"),
     slow("MoldauEventLoopHeld", "moldau_event_loop_delay_seconds", B, "0.1"),
-    Case("MoldauGroupLag", {LAG: f"20000+100x{LONG}"}, 14, 20, {LAG: f"30000-100x{LONG}"}),
+    Case(
+        "MoldauGroupLag",
+        both((LAG, f"20000+100x{LONG}"), (MEMBERS, f"2x{LONG}")),
+        14,
+        20,
+        both((LAG, f"30000-100x{LONG}"), (MEMBERS, f"2x{LONG}")),
+    ),
     gauge("MoldauCoordinatorLoads", f'moldau_coordinators{{{B},topic="t",state="loading"}}', 2, 0, 5),
     Case(
         "MoldauDescriptorsShort",
@@ -148,3 +155,26 @@ FIRST_SCRAPES = {
     "of a broker that was down": "0x8 _x80 7x80",
     "of a broker that is new": f"_x{BEGUN_M} 7x80",
 }
+
+DAY_M = 24 * 60
+DAYS = 3 * DAY_M
+GROWING = f"20000+100x{DAYS}"
+GROUPS = {
+    "one whose members are stuck": (
+        {LAG: GROWING, MEMBERS: f"2x{DAYS}", COMMITTED: f"7x{DAYS}"},
+        ((30, 1), (2 * DAY_M, 1)),
+    ),
+    "one whose members died": (
+        {LAG: GROWING, MEMBERS: f"2x{DAY_M} 0x{DAYS}", COMMITTED: f"0+10x{DAY_M} 14400x{DAYS}"},
+        ((DAY_M + 60, 1), (2 * DAY_M - 60, 1), (2 * DAY_M + 60, 0)),
+    ),
+    "one that commits and has no members": (
+        {LAG: GROWING, MEMBERS: f"0x{DAYS}", COMMITTED: f"0+10x{DAYS}"},
+        ((DAY_M + 60, 1), (2 * DAY_M, 1)),
+    ),
+    "one that nobody uses": (
+        {LAG: GROWING, MEMBERS: f"0x{DAYS}", COMMITTED: f"7x{DAYS}"},
+        ((30, 0), (DAY_M + 60, 0), (2 * DAY_M, 0)),
+    ),
+}
+"""For each series, and minutes with whether MoldauGroupLag fires then."""

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Place
 
 from interop.prometheus import MONITORING, Prometheus, documented, expressions
-from interop.prometheus_cases import BEGUN_M, CASES, FIRST_SCRAPES, SUDDEN, B, Case, Series
+from interop.prometheus_cases import BEGUN_M, CASES, FIRST_SCRAPES, GROUPS, SUDDEN, B, Case, Series
 from moldau.testing import Cluster
 from needs import missing
 
@@ -91,6 +91,14 @@ def test_an_alert_fires_for_what_the_first_scrape_already_shows_and_ceases(
     check_rules(promtool, tmp_path, alert_test(alert, {f"{counter}{{{B}}}": values}, *expected))
 
 
+@pytest.mark.parametrize("group", GROUPS)
+def test_lag_of_a_group_that_nobody_has_used_for_a_day_is_no_alarm(
+    promtool: str, tmp_path: Path, group: str
+) -> None:
+    series, expected = GROUPS[group]
+    check_rules(promtool, tmp_path, alert_test("MoldauGroupLag", series, *expected), looks_each="5m")
+
+
 def alert_test(alert: str, series: Series, *expected: tuple[int, int]) -> dict[str, Any]:
     """Of minutes, and whether it fires then."""
     held = f'count(ALERTS{{alertname="{alert}",alertstate="firing"}})'
@@ -108,9 +116,13 @@ def alert_test(alert: str, series: Series, *expected: tuple[int, int]) -> dict[s
     }
 
 
-def check_rules(promtool: str, folder: Path, *tests: dict[str, Any]) -> None:
+def check_rules(promtool: str, folder: Path, *tests: dict[str, Any], looks_each: str = "1m") -> None:
     file = folder / "test.yml"
-    document = {"rule_files": [str(MONITORING / "alerts.yml")], "evaluation_interval": "1m", "tests": tests}
+    document = {
+        "rule_files": [str(MONITORING / "alerts.yml")],
+        "evaluation_interval": looks_each,
+        "tests": tests,
+    }
     file.write_text(json.dumps(document))
     assert "SUCCESS" in run(promtool, "test", "rules", str(file))
 

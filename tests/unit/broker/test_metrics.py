@@ -229,6 +229,7 @@ def test_groups_and_transactions_are_told_by_state_and_groups_with_their_lag() -
         'moldau_groups{type="classic",state="Empty"}': 2,
         'moldau_transactions{state="Empty"}': 1,
         'moldau_coordinators{topic="__consumer_offsets",state="active"}': 1,
+        'moldau_group_members{group="readers"}': 0,
         'moldau_group_committed_offsets{group="readers",topic="one"}': 4,
         'moldau_group_lag_messages{group="readers",topic="one"}': 6,
         'moldau_group_lag_messages_max{group="readers",topic="one"}': 6,

@@ -11,7 +11,7 @@ from moldau.base.ids import TopicPartition
 from moldau.base.limits import METRIC_GROUP_LETTERS_MAX
 from moldau.broker.metrics import groups
 from moldau.broker.metrics.groups import ELEMENTS_PER_PAUSE, GROUPS_PER_PAUSE, GroupFigures
-from moldau.coordinator.group.records import OffsetCommitted, OffsetForgotten
+from moldau.coordinator.group.records import GroupRecorded, MemberRecorded, OffsetCommitted, OffsetForgotten
 from moldau.coordinator.group.settings import GroupSettings
 from moldau.coordinator.group.shard import GroupShard
 
@@ -42,6 +42,15 @@ class Coordinator:
         assert state is not None
         for index, offset in offsets.items():
             state.apply(OffsetCommitted(group, topic, index, offset, -1, "", 0), None)
+
+    def join(self, group: str, members: int, shard: int = 0) -> None:
+        state = self.shards[shard]
+        assert state is not None
+        rows = tuple(
+            MemberRecorded(f"m{number}", None, "client", "/host", 10_000, 10_000, b"", b"")
+            for number in range(members)
+        )
+        state.apply(GroupRecorded(group, "consumer", 1, "range", "m0", 0, rows), None)
 
     def hold(self, topic: str, ends: dict[int, int]) -> None:
         self.ends[topic] = {
@@ -134,6 +143,28 @@ def test_a_group_with_a_very_long_id_is_one_of_the_others() -> None:
     }
 
 
+def test_members_are_told_of_the_groups_that_are_named_and_all_others_are_added_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(groups, "METRIC_GROUP_TOPICS_MAX", 3)
+    on = Coordinator()
+    for group, topics, members in (
+        ("used", ("t", "u"), 3),
+        ("unused", ("t",), 0),
+        ("late", ("t",), 5),
+        ("without offsets", (), 7),
+    ):
+        for topic in topics:
+            on.commit(group, topic, {0: 1})
+        on.join(group, members)
+    told = {name: count for name, count in on.told().items() if name.startswith("group_members")}
+    assert told == {
+        'group_members{group="used"}': 3,
+        'group_members{group="unused"}': 0,
+        'group_members{group="other"}': 5 + 7,
+    }
+
+
 def test_a_partition_that_cannot_be_looked_at_is_told_as_it_was() -> None:
     on = Coordinator(shards=2)
     on.commit("g", "t", {0: 1})
@@ -158,6 +189,7 @@ def test_one_that_is_taken_away_in_the_middle_of_a_look_is_told_as_it_was() -> N
     on.shards[0] = None
     assert {sample.name: len(sample.values) for sample in samples if sample is not None} == {
         "moldau_groups": 1,
+        "moldau_group_members": 1,
         "moldau_group_committed_offsets": 1,
         "moldau_group_lag_messages": 1,
         "moldau_group_lag_messages_max": 1,

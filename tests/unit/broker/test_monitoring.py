@@ -15,13 +15,15 @@ PROMETHEUS_LABELS = {"job", "instance", "le"}
 NAME = re.compile(r"\b(?:moldau|process)_[a-z_]+")
 SELECTOR = re.compile(r"\b((?:moldau|process)_[a-z_]+)\{([^}]*)\}")
 LABEL = re.compile(r"([a-z_]+)\s*(?:=~|!~|!=|=)")
+RULE = re.MULTILINE | re.DOTALL
+"""An expression may have several lines."""
 BY = re.compile(r"\bby \(([^)]*)\)")
 
 
 def expressions() -> list[str]:
     dashboard = json.loads((MONITORING / "grafana-dashboard.json").read_text())
     asked = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
-    rules = re.findall(r"^ +expr: (.*)$", (MONITORING / "alerts.yml").read_text(), re.MULTILINE)
+    rules = re.findall(r"^ +expr: (.*?)\n +(?:for|labels):", (MONITORING / "alerts.yml").read_text(), RULE)
     assert len(asked) > 40 and len(rules) > 15
     return asked + rules
 

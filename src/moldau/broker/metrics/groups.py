@@ -60,6 +60,8 @@ class View:
 
     states: Counter[tuple[str, str]] = field(default_factory=Counter)
     progress: dict[Place, Progress] = field(default_factory=dict)
+    members: Counter[str] = field(default_factory=Counter)
+    """By group, with those of the groups that are not named in `progress` under OTHER."""
 
 
 class GroupFigures:
@@ -85,9 +87,11 @@ class GroupFigures:
                 self._views[index] = view
         self._views = {index: view for index, view in self._views.items() if index in led}
         states: Counter[tuple[str, str]] = Counter()
+        members: Counter[str] = Counter()
         progress: dict[Place, Progress] = {}
         for view in self._views.values():
             states.update(view.states)
+            members.update(view.members)
             for place, more in view.progress.items():
                 progress.setdefault(place, Progress()).add(more)
         self._named = {place: None for place in self._named if place in progress}
@@ -96,6 +100,9 @@ class GroupFigures:
             tuple(
                 (labelled(type=kind, state=state), count) for (kind, state), count in sorted(states.items())
             ),
+        )
+        yield Sample(
+            "moldau_group_members", tuple((labelled(group=group), count) for group, count in members.items())
         )
         yield None
         told = [(labelled(group=group, topic=topic), found) for (group, topic), found in progress.items()]
@@ -122,12 +129,16 @@ class GroupFigures:
             if listed is None:
                 continue
             view.states[listed.group_type, listed.group_state] += 1
+            name = OTHER
             for topic, offsets in list(shard.offsets_of(group_id).items()):
                 found = yield from self._progress(topic, list(offsets.items()))
                 place = self._place(group_id, topic)
                 view.progress.setdefault(place, Progress()).add(found)
+                if place is not THE_OTHERS:
+                    name = group_id
                 if groups.shard(index) is not shard:
                     return None
+            view.members[name] += shard.member_count(group_id)
         return view
 
     def _progress(self, topic: str, offsets: list[tuple[int, Committed]]) -> Slices[Progress]:

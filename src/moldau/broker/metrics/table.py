@@ -146,6 +146,11 @@ SECTIONS: Final[dict[str, tuple[Family, ...]]] = {
     "Groups and transactions": (
         _gauge("moldau_groups", "Groups that this broker coordinates.", "type", "state"),
         _gauge(
+            "moldau_group_members",
+            "Members of a group that has committed offsets; those of groups without are under other.",
+            "group",
+        ),
+        _gauge(
             "moldau_group_committed_offsets",
             "Sum of a group's committed offsets in a topic.",
             "group",

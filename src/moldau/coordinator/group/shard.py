@@ -413,6 +413,10 @@ class GroupShard:
         group = self._groups.get(group_id)
         return None if group is None else group.listed()
 
+    def member_count(self, group_id: str) -> int:
+        group = self._groups.get(group_id)
+        return 0 if group is None else len(group.members)
+
     def offsets_of(self, group_id: str) -> Mapping[str, Mapping[int, Committed]]:
         """What a group has committed: topic -> partition -> offset."""
         return self._offsets.of_group(group_id)

@@ -1,5 +1,4 @@
-"""The packages: an sdist and a wheel that PyPI takes, and the wheel in an empty environment: what a user gets from
-`pip install moldau`."""
+"""The packages: an sdist and a wheel that PyPI takes, and the wheel in an empty environment: what a user gets."""
 
 from __future__ import annotations
 

@@ -51,5 +51,6 @@ def test_without_java_the_sentence_says_what_to_install(
 
 def test_without_pyspark_the_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    with pytest.raises(Unavailable, match=r"^Spark is not installed: `pip install 'moldau\[spark\]'`\.$"):
+    said = r"^Spark is not installed: `pip install '\.\[spark\]'` in a clone of Moldau\.$"
+    with pytest.raises(Unavailable, match=said):
         require_spark()

@@ -70,3 +70,10 @@ def test_every_picture_belongs_to_a_page() -> None:
     )
     pictures = {Path(line).name for line in done.stdout.split() if line.endswith((".png", ".svg"))}
     assert pictures <= shown, f"nobody shows {sorted(pictures - shown)}"
+
+
+def test_nobody_is_told_to_install_by_a_name_that_is_anyones_to_take() -> None:
+    """Moldau is not on PyPI: what works is `pip install .` in a clone."""
+    texts = [*PAGES, *(ROOT / "src").rglob("*.py"), *(ROOT / "examples").rglob("*.py")]
+    told = re.compile(r"pip install [^`\n]*\bmoldau\b(?!/)")
+    assert [name_of(text) for text in texts if told.search(text.read_text(encoding="utf-8"))] == []

@@ -271,7 +271,8 @@ async def opened_store(runtime: Runtime, launch: Launch) -> Store:
 def too_new(error: OSError) -> CliError:
     return cannot_start(
         f"{sentence_case(str(error))}.",
-        "Run the version of Moldau that ran here last, or a newer one (`pip install --upgrade moldau`).",
+        "Run the version of Moldau that ran here last, or a newer one"
+        " (`pip install --upgrade .` in a clone of Moldau).",
     )
 
 

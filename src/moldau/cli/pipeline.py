@@ -427,7 +427,7 @@ def missing(error: ModuleNotFoundError) -> CliError:
     """PyYAML, deltalake and pyspark come with one extra."""
     return CliError(
         f"Pipelines need Spark, and {error.name} is not installed.",
-        "`pip install 'moldau[spark]'` installs it.",
+        "`pip install '.[spark]'` in a clone of Moldau installs it.",
         Exit.CANNOT_START,
     )
 

@@ -1,4 +1,4 @@
-"""Data moves through topics on Spark, through PySpark: `pip install moldau[spark]`.
+"""Data moves through topics on Spark, through PySpark: `pip install '.[spark]'` in a clone of Moldau.
 
     data_source    the data source `moldau`, found by Spark through the module `pyspark_moldau`
     source         its reading, on the driver: options, offsets, plans

@@ -24,7 +24,7 @@ LOCAL = "local[*,4]"
 
 def require_spark() -> None:
     if importlib.util.find_spec("pyspark") is None:
-        raise Unavailable("Spark is not installed: `pip install 'moldau[spark]'`.")
+        raise Unavailable("Spark is not installed: `pip install '.[spark]'` in a clone of Moldau.")
     try:
         find_java("Spark")
     except Unavailable as reason:

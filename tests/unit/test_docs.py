@@ -77,3 +77,9 @@ def test_nobody_is_told_to_install_by_a_name_that_is_anyones_to_take() -> None:
     texts = [*PAGES, *(ROOT / "src").rglob("*.py"), *(ROOT / "examples").rglob("*.py")]
     told = re.compile(r"pip install [^`\n]*\bmoldau\b(?!/)")
     assert [name_of(text) for text in texts if told.search(text.read_text(encoding="utf-8"))] == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_what_make_test_leaves_out_is_said(page: str) -> None:
+    (said,) = re.findall(r"^make test +# (.*)$", (ROOT / page).read_text(encoding="utf-8"), re.M)
+    assert "make test-long" in said and "make test-spark" in said

@@ -45,7 +45,7 @@ TRANSACTION_WRITE_TIMEOUT_MS = 5000
 TOPIC_KNOWN_TIMEOUT_S = 1.0
 TOPIC_KNOWN_PAUSE_S = 0.005
 OTHERS_JOIN_S = 10.0
-"""How long after its own start a broker takes a lack of brokers for a cluster that is just starting."""
+"""How long after it begins to serve clients a broker takes a lack of brokers for a cluster that is just starting."""
 
 
 class Coordinators:
@@ -64,7 +64,7 @@ class Coordinators:
         }
         self._epochs: dict[tuple[str, int], int] = {}
         self._complaints: dict[str, str] = {}  # why a topic could not be made
-        self._began_s = broker.clock.monotonic()
+        self._serves_since_s: float | None = None
 
     def _group_coordinator(self) -> CoordinatorRuntime[GroupShard]:
         broker = self._broker
@@ -172,6 +172,10 @@ class Coordinators:
         index = partition_for(markers.transactional_id, count) if count else NO_LEADER
         return self._epochs.get((TRANSACTION_STATE, index)) == markers.coordinator_epoch
 
+    def on_serving(self) -> None:
+        """Clients are served from now on."""
+        self._serves_since_s = self._broker.clock.monotonic()
+
     # ---- what the cluster tells -----------------------------------------------------------------------------
 
     def on_partition(self, partition: Partition) -> None:
@@ -257,7 +261,8 @@ class Coordinators:
 
     @property
     def _may_be_starting(self) -> bool:
-        return self._broker.clock.monotonic() - self._began_s < OTHERS_JOIN_S
+        since_s = self._serves_since_s
+        return since_s is None or self._broker.clock.monotonic() - since_s < OTHERS_JOIN_S
 
     def leader_of(self, topic: str, key: str) -> int:
         """Who leads the key's partition of an internal topic, by this broker's image."""

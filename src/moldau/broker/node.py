@@ -305,6 +305,7 @@ class Broker:
         await self.registrar.unfence()
         self.tasks.spawn(self._tick(), name="in-sync sets in time")
         self._dispatcher.serve_clients()
+        self.coordinators.on_serving()
         self.is_ready = True
 
     async def _open_logs(self) -> int:

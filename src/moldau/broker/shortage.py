@@ -2,7 +2,8 @@
 
 `__consumer_offsets` and `__transaction_state` are made when a client first asks for a coordinator, with three replicas
 each by Kafka's defaults. A cluster of fewer brokers cannot make them until others join, or its settings ask for less.
-How many brokers are registered counts, as for the placement of replicas: one that is down gets its replicas, too.
+How many brokers are registered counts: one that is down gets its replicas, too, and one that shuts down does in a
+moment, when it is down.
 """
 
 from __future__ import annotations
@@ -58,8 +59,7 @@ def shortage_of(topic: str, config: BrokerConfig, image: ClusterImage, starting:
     if topic in image.topics:
         return None
     replicas: int = config[REPLICATION_FACTORS[topic]]
-    joined = sum(not broker.is_shutting_down for broker in image.registered.values())
-    brokers = max(joined, starting)
+    brokers = max(len(image.registered), starting)
     return Shortage(topic, replicas, brokers) if brokers < replicas else None
 
 

@@ -188,7 +188,10 @@ def decide_fence(image: ClusterImage, rules: Rules, broker_ids: Collection[int])
     """These brokers are gone, or ask for it: they leave the in-sync sets, and others lead."""
     records = yield from _leave(image, rules, broker_ids)
     brokers = [image.registered[broker_id] for broker_id in broker_ids]
-    return records + [_changed(broker, is_fenced=True) for broker in brokers if not broker.is_fenced]
+    # Its shutdown is over with that, as in BrokerHeartbeatManager.touch: a broker that is down gets replicas.
+    return records + [
+        _changed(broker, is_fenced=True, is_shutting_down=False) for broker in brokers if not broker.is_fenced
+    ]
 
 
 def decide_unfence(image: ClusterImage, rules: Rules, broker_id: int) -> Slices[list[Record]]:

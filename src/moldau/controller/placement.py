@@ -25,7 +25,7 @@ def place(
 def placing(
     brokers: Iterable[BrokerInfo], partitions: int, replication_factor: int, first: int
 ) -> Slices[list[tuple[int, ...]]]:
-    usable = [broker for broker in brokers if not broker.is_shutting_down]
+    usable = [broker for broker in brokers if broker.is_fenced or not broker.is_shutting_down]
     racks = _Racks(usable)
     if not racks.leaders:
         raise _refused(replication_factor, "All brokers are currently fenced.")

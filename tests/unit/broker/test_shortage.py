@@ -14,10 +14,12 @@ from moldau.base.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from moldau.broker.coordinators import OTHERS_JOIN_S
 from moldau.broker.handlers.consumer_group_heartbeat import handle as heartbeat
 from moldau.broker.node import Broker
+from moldau.broker.replicas import Replicas
 from moldau.broker.shortage import Shortage, shortages
 from moldau.broker.standing import standing_health
 from moldau.config.broker import BrokerConfig
 from moldau.coordinator.reply import Reply
+from moldau.metadata.records import BrokerChanged
 from moldau.sim.world import World
 from moldau.store.memory import MemoryStore, Tree
 
@@ -65,6 +67,38 @@ def test_a_client_is_told_to_come_again_while_the_cluster_may_be_starting(topic:
             Shortage(topic, 3, 1).sentences,
         )
         assert await ask(broker, topic, "key") is ErrorCode.not_coordinator
+
+    play(scene)
+
+
+def test_the_time_for_others_to_join_begins_when_clients_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    open_all = Replicas.open_all
+
+    async def open_slowly(replicas: Replicas) -> Any:
+        await stages[0].world.sleep(OTHERS_JOIN_S)
+        return await open_all(replicas)
+
+    stages: list[Stage] = []
+    monkeypatch.setattr(Replicas, "open_all", open_slowly)
+
+    async def scene(stage: Stage) -> None:
+        stages.append(stage)
+        broker = await stage.start(1)
+        assert await ask(broker, CONSUMER_OFFSETS, "group") is ErrorCode.not_coordinator
+        await stage.world.sleep(OTHERS_JOIN_S)
+        assert await ask(broker, CONSUMER_OFFSETS, "group") is ErrorCode.invalid_replication_factor
+
+    play(scene)
+
+
+def test_brokers_that_shut_down_or_have_are_not_missing() -> None:
+    async def scene(stage: Stage) -> None:
+        brokers = [await stage.start(number) for number in (1, 2, 3)]
+        await stage.world.sleep(1)
+        image = brokers[0].image
+        for is_fenced in (False, True):
+            image.apply(BrokerChanged(3, image.registered[3].epoch, is_fenced, is_shutting_down=True))
+            assert shortages(brokers[0].config, image) == []
 
     play(scene)
 

@@ -252,6 +252,23 @@ def test_a_broker_that_is_gone_leads_nothing_and_is_in_no_set(
     assert state_after(image, records) == expected
 
 
+def test_a_broker_that_is_fenced_has_shut_down_and_is_told_to_go_if_it_asks_again() -> None:
+    image = cluster(FULL)
+    state_after(image, whole(decide_shut_down(image, rules(), 1)))
+    (fenced,) = whole(decide_fence(image, rules(), (1,)))
+    assert fenced == BrokerChanged(1, 10, is_fenced=True, is_shutting_down=False)
+    image.apply(fenced)
+    asks_again = next_state(
+        image,
+        image.registered[1],
+        is_caught_up=True,
+        wants_fence=False,
+        wants_shut_down=True,
+        others_know=False,
+    )
+    assert asks_again is Next.GO
+
+
 def test_brokers_that_go_together_are_not_elected_one_after_the_other() -> None:
     image = cluster(FULL)
     records = whole(decide_fence(image, rules(min_insync_replicas="2"), (1, 2)))

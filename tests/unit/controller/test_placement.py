@@ -75,6 +75,11 @@ def test_a_broker_that_shuts_down_gets_nothing() -> None:
         place(brokers(None, None, None, leaving=(1,)), 1, 3, 0)
 
 
+def test_a_broker_that_has_shut_down_gets_replicas_as_any_that_is_fenced() -> None:
+    (replicas,) = place(brokers(None, None, None, fenced=(1,), leaving=(1,)), 1, 3, 0)
+    assert sorted(replicas) == [1, 2, 3] and replicas[0] != 1
+
+
 def test_where_all_are_fenced_nothing_is_placed() -> None:
     with pytest.raises(KafkaError, match="All brokers are currently fenced"):
         place(brokers(None, None, fenced=(1, 2)), 1, 1, 0)

@@ -70,6 +70,26 @@ def test_every_broker_serves_and_tells_of_all(cluster: Cluster) -> None:
     assert cluster.leader("orders") == cluster.replicas("orders")[0]
 
 
+@pytest.mark.parametrize("end", [Cluster.stop, Cluster.kill])
+def test_topics_are_created_and_groups_begin_while_a_broker_is_down(
+    cluster: Cluster, end: Callable[[Cluster, int], None]
+) -> None:
+    cluster.create_topic("led-by-each", 3)
+    end(cluster, 3)
+    cluster.create_topic("returns")
+    assert sorted(cluster.replicas("returns")) == [1, 2, 3]
+    produce(cluster, 0, 1)
+    member = Consumer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "new", "auto.offset.reset": "earliest"}
+    )
+    member.subscribe(["orders"])
+    try:
+        (message,) = member.consume(1, TIMEOUT_S)
+        assert message.value() == b"0"
+    finally:
+        member.close()
+
+
 def test_nothing_is_lost_or_doubled_when_the_leader_is_killed_in_the_middle(cluster: Cluster) -> None:
     first = cluster.leader("orders")
     assert first is not None

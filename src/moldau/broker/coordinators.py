@@ -133,7 +133,7 @@ class Coordinators:
             self._broker.runtime.tasks,
             self._broker.runtime.clock,
             partition_count=lambda: self._partition_count(topic),
-            no_topic=lambda: self._error_without(topic),
+            no_topic=lambda: self.error_without(topic),
             write_timeout_ms=write_timeout_ms,
             perform=perform,
         )
@@ -236,7 +236,7 @@ class Coordinators:
     def _none_found(self, topic: str) -> Found:
         """While a cluster starts its clients ask again, as they do for ever after COORDINATOR_NOT_AVAILABLE and without
         a word. Those that need a topic which cannot be made are then sent here, to hear the reason from
-        `_error_without`. FindCoordinator itself does not fail: who reads without a group asks for one, too.
+        `error_without`. FindCoordinator itself does not fail: who reads without a group asks for one, too.
         """
         shortage = shortage_of(topic, self._broker.config, self._broker.image)
         if shortage is None:
@@ -245,7 +245,7 @@ class Coordinators:
             return Found(ErrorCode.coordinator_not_available, NO_LEADER, shortage.sentences)
         return Found(ErrorCode.none, self._broker.node_id)
 
-    def _error_without(self, topic: str) -> ErrorCode:
+    def error_without(self, topic: str) -> ErrorCode:
         """What a client gets that takes this broker for its coordinator, where there is no such topic: an error that it
         shows where the brokers are too few to make it, and else one by which it looks for another coordinator.
         """

@@ -102,6 +102,10 @@ class Coordinating(Protocol):
         """The broker that coordinates a key, or why there is none."""
         ...
 
+    def error_without(self, topic: str) -> ErrorCode:
+        """What a client gets where an internal topic is not there and cannot be made."""
+        ...
+
     def reason_of(self, error: ErrorCode, topic: str) -> str | None:
         """What there is to say of an error of the coordinators in this topic."""
         ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +12,15 @@ import pytest
 from moldau.base.errors import ErrorCode
 from moldau.base.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from moldau.broker.coordinators import OTHERS_JOIN_S
+from moldau.broker.handlers.add_offsets_to_txn import handle as add_offsets
 from moldau.broker.handlers.consumer_group_heartbeat import handle as heartbeat
+from moldau.broker.handlers.txn_offset_commit import handle as commit_offsets
 from moldau.broker.node import Broker
 from moldau.broker.replicas import Replicas
 from moldau.broker.shortage import Shortage, shortages
 from moldau.broker.standing import standing_health
 from moldau.config.broker import BrokerConfig
+from moldau.controller.topics import NewTopic
 from moldau.coordinator.reply import Reply
 from moldau.metadata.records import BrokerChanged
 from moldau.sim.world import World
@@ -137,6 +140,44 @@ def test_a_member_of_the_new_protocol_is_told_in_words() -> None:
         answer = await heartbeat(broker, context, request)
         assert answer.error_code is ErrorCode.invalid_replication_factor
         assert answer.error_message == Shortage(CONSUMER_OFFSETS, 3, 1).sentences
+
+    play(scene)
+
+
+async def offsets_added(broker: Broker, request: Any) -> ErrorCode:
+    context: Any = SimpleNamespace(version=3)
+    return (await add_offsets(broker, context, request)).error_code
+
+
+async def offsets_committed(broker: Broker, request: Any) -> ErrorCode:
+    async def breathe() -> None:
+        pass
+
+    context: Any = SimpleNamespace(version=3, breathe=breathe)
+    (topic,) = (await commit_offsets(broker, context, request)).topics
+    (outcome,) = topic.partitions
+    return outcome.error_code
+
+
+@pytest.mark.parametrize("asked", [offsets_added, offsets_committed])
+def test_a_producer_that_takes_offsets_into_a_transaction_is_told_in_the_end(
+    asked: Callable[[Broker, Any], Coroutine[Any, Any, ErrorCode]],
+) -> None:
+    offset = SimpleNamespace(partition_index=0, committed_offset=7, committed_metadata="")
+    request = SimpleNamespace(
+        transactional_id="copier",
+        producer_id=1,
+        producer_epoch=0,
+        group_id="group",
+        topics=(SimpleNamespace(name="orders", partitions=(offset,)),),
+    )
+
+    async def scene(stage: Stage) -> None:
+        broker = await stage.start(1)
+        await stage.on(broker, broker.channel.create_topics([NewTopic("orders", 1, 1)]))
+        assert await stage.on(broker, asked(broker, request)) is ErrorCode.not_coordinator
+        await stage.world.sleep(OTHERS_JOIN_S)
+        assert await stage.on(broker, asked(broker, request)) is ErrorCode.invalid_replication_factor
 
     play(scene)
 

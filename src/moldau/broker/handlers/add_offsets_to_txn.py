@@ -39,7 +39,7 @@ async def _add(broker: CoordinatorBroker, request: Request) -> ErrorCode:
         return ErrorCode.invalid_request
     index = await broker.coordinators.partition_of(CONSUMER_OFFSETS, request.group_id)
     if index is None:
-        return ErrorCode.coordinator_not_available
+        return broker.coordinators.error_without(CONSUMER_OFFSETS)
     place = TopicPartition(CONSUMER_OFFSETS, index)
     add = Add(request.transactional_id, request.producer_id, request.producer_epoch, (place,))
     error: ErrorCode = await add_here(broker.coordinators.transactions, add)

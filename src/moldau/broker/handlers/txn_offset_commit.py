@@ -115,7 +115,7 @@ async def _verify(broker: TransactionBroker, version: int, request: Request, pro
     """The transaction is one that its coordinator knows, with the group's offsets in it; KafkaError otherwise."""
     index = await broker.coordinators.partition_of(CONSUMER_OFFSETS, request.group_id)
     if index is None:
-        raise KafkaError(ErrorCode.coordinator_not_available)
+        raise KafkaError(broker.coordinators.error_without(CONSUMER_OFFSETS))
     place = TopicPartition(CONSUMER_OFFSETS, index)
     try:
         partition = broker.partition(*place)

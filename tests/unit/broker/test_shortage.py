@@ -14,6 +14,7 @@ from moldau.base.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from moldau.broker.coordinators import OTHERS_JOIN_S
 from moldau.broker.handlers.add_offsets_to_txn import handle as add_offsets
 from moldau.broker.handlers.consumer_group_heartbeat import handle as heartbeat
+from moldau.broker.handlers.find_coordinator import handle as find
 from moldau.broker.handlers.txn_offset_commit import handle as commit_offsets
 from moldau.broker.node import Broker
 from moldau.broker.replicas import Replicas
@@ -22,7 +23,7 @@ from moldau.broker.standing import standing_health
 from moldau.config.broker import BrokerConfig
 from moldau.controller.topics import NewTopic
 from moldau.coordinator.reply import Reply
-from moldau.metadata.records import BrokerChanged
+from moldau.metadata.records import NO_LEADER, BrokerChanged
 from moldau.sim.world import World
 from moldau.store.memory import MemoryStore, Tree
 
@@ -140,6 +141,19 @@ def test_a_member_of_the_new_protocol_is_told_in_words() -> None:
         answer = await heartbeat(broker, context, request)
         assert answer.error_code is ErrorCode.invalid_replication_factor
         assert answer.error_message == Shortage(CONSUMER_OFFSETS, 3, 1).sentences
+
+    play(scene)
+
+
+def test_a_broker_that_is_fenced_itself_does_not_name_itself_as_the_coordinator() -> None:
+    async def scene(stage: Stage) -> None:
+        broker = await stage.start(1)
+        await stage.world.sleep(OTHERS_JOIN_S)
+        epoch = broker.image.registered[1].epoch
+        broker.image.apply(BrokerChanged(1, epoch, is_fenced=True, is_shutting_down=False))
+        context: Any = SimpleNamespace(version=3)
+        answer = await stage.on(broker, find(broker, context, SimpleNamespace(key_type=0, key="group")))
+        assert (answer.error_code, answer.node_id) == (ErrorCode.coordinator_not_available, NO_LEADER)
 
     play(scene)
 

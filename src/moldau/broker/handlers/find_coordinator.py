@@ -69,7 +69,8 @@ async def _find(broker: CoordinatorBroker, context: RequestContext, key_type: in
     found = await broker.coordinators.find(topic, key)
     if found.error:
         return Coordinator(key, found.error, found.message or NOT_AVAILABLE)
-    endpoint = endpoint_of(broker, context, broker.image.brokers[found.node_id])
+    coordinator = broker.image.brokers.get(found.node_id)  # this broker may be fenced itself
+    endpoint = None if coordinator is None else endpoint_of(broker, context, coordinator)
     if endpoint is None:
         return Coordinator(key, ErrorCode.coordinator_not_available, NOT_AVAILABLE)
     return Coordinator(key, ErrorCode.none, "", found.node_id, *endpoint)

@@ -7,7 +7,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import click
@@ -40,6 +40,7 @@ log = logging.getLogger("moldau.cli")
 
 TEMPORARY = ":temp:"
 BROKER_ID = 1
+OWN_KEYS = ("log.dirs", "log.dir", "node.id", "broker.id")
 
 
 @click.command(
@@ -123,9 +124,7 @@ def command(
     the other, Ctrl-C twice ends them at once. Broker I has its data and its pid in DIR/broker-I.
     """
     options = parse_pairs(settings, "--set")
-    for name in ("log.dirs", "log.dir", "node.id", "broker.id"):
-        if name in options:
-            raise usage(f"`moldau up` sets {name} itself.", "Use --data for the folder, or `moldau broker`.")
+    refuse_own(options)
     if port is not None or is_open:
         if "listeners" in options:
             option = "--open" if is_open else "--port"
@@ -140,6 +139,20 @@ def command(
             run_one(folder, store, options, how)
             return Exit.OK
         return run_several(folder, number, store, options, how, restarts=not no_restart)
+
+
+def refuse_own(options: Mapping[str, str]) -> None:
+    """Where its data are, and which broker is which, follows from --data alone: of options and of variables."""
+    from moldau.config.sources import variable_of
+
+    for name in OWN_KEYS:
+        if name in options:
+            raise usage(f"`moldau up` sets {name} itself.", "Use --data for the folder, or `moldau broker`.")
+        if (variable := variable_of(name)) in os.environ:
+            raise usage(
+                f"`moldau up` sets {name} itself, and there is a variable {variable}.",
+                f"Unset {variable}, and use --data for the folder, or `moldau broker`.",
+            )
 
 
 class How(NamedTuple):

@@ -168,12 +168,13 @@ def parse_variables(environment: Mapping[str, str]) -> Variables:
             found.settings[name] = value
         elif (near := meant(asked, names)) is not None:
             raise ConfigError(
-                f"the variable {variable} names no configuration key: did you mean {_variable(near)}?"
+                f"the variable {variable} names no configuration key: did you mean {variable_of(near)}?"
             )
         else:
             found.unknown.append(variable)
     return found
 
 
-def _variable(name: str) -> str:
-    return PREFIX + name.replace(".", "_").upper()
+def variable_of(name: str) -> str:
+    """The variable that sets a key."""
+    return PREFIX + name.removeprefix(OWN).replace(".", "_").upper()

@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
 from click.shell_completion import ShellComplete
 
+from moldau.cli import up
 from moldau.cli.app import COMMANDS, root, run
 from moldau.cli.errors import EXIT_MEANINGS, Exit, did_you_mean
 from moldau.cli.help import Command
@@ -157,6 +159,25 @@ def test_wrong_usage_is_one_sentence_with_exit_code_2(
     assert out == ""
     assert err.startswith("error: ") and said in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("brokers", ["1", "3"])
+@pytest.mark.parametrize("name", ["log.dirs", "log.dir", "node.id", "broker.id"])
+def test_up_refuses_what_it_sets_itself_from_variables_too(
+    name: str,
+    brokers: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A folder that a variable named would be taken for --data, and for thrown away under `--data :temp:`."""
+    variable = "MOLDAU_" + name.upper().replace(".", "_")
+    monkeypatch.setenv(variable, "7")
+    for started in ("run_one", "run_several"):
+        monkeypatch.setattr(up, started, lambda *_, **__: pytest.fail("it starts"))
+    assert called("up", "--brokers", brokers, "--data", str(tmp_path / "data")) == Exit.USAGE
+    said = f"`moldau up` sets {name} itself, and there is a variable {variable}."
+    assert said in capsys.readouterr().err
 
 
 def test_an_error_is_json_under_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """Who can reach a broker of `moldau up`: this machine alone, or everybody who gets to one of its addresses.
 
-There is no password yet, so it listens on `localhost` unless `--open` or listeners say otherwise, and says so then.
+There is no password yet, so it listens on `localhost` unless `--open` or listeners say otherwise, and says so then. It
+says as well where it sends clients to an address that it does not listen on.
 """
 
 from __future__ import annotations
@@ -38,6 +39,15 @@ def remarks_on_reach(config: BrokerConfig, store_url: str) -> Iterator[str]:
             f"the listener {endpoint.name} is open on {where}, without a password: "
             "whoever reaches it can read and write everything"
         )
+    for endpoint in config.listeners:
+        host, port = config.advertised_listeners.get(endpoint.name, (endpoint.host, endpoint.port))
+        if is_local(endpoint.host) and not is_local(host):
+            told = endpoint._replace(host=host, port=port)
+            yield (
+                f"advertised.listeners sends clients to {told}, and that listener is open on {endpoint.host} only: "
+                "unless a proxy there forwards them, nobody gets through; --open, or --set listeners=... with an "
+                "address of this machine, lets them"
+            )
     if not reachable and not all(map(is_local, _hosts_of_store(store_url))):
         yield (
             "the cluster store is on other machines, and no broker there can reach this one, which listens on "

@@ -13,8 +13,9 @@ HERE = "zookeeper:localhost:2181,127.0.0.1:2182,[::1]:2183/moldau"
 ELSEWHERE = "zookeeper:user:secret@zk1:2181,zk2:2181/moldau?tls=true"
 
 
-def config(listeners: str | None = None) -> BrokerConfig:
+def config(listeners: str | None = None, advertised: str | None = None) -> BrokerConfig:
     given = {} if listeners is None else {"listeners": listeners}
+    given |= {} if advertised is None else {"advertised.listeners": advertised}
     return BrokerConfig.parse(settings_for(3) | {"node.id": "1", "log.dirs": "data"} | given)
 
 
@@ -57,6 +58,16 @@ def test_whatever_opens_it_it_is_said_that_there_is_no_password(listeners: str, 
         f"the listener PLAINTEXT is open on {where}, without a password: "
         "whoever reaches it can read and write everything"
     ]
+
+
+def test_a_broker_that_sends_clients_where_it_does_not_listen_says_so() -> None:
+    (remark,) = remarks_on_reach(config(advertised="PLAINTEXT://kafka1:9092"), SQLITE)
+    assert remark.startswith(
+        "advertised.listeners sends clients to PLAINTEXT://kafka1:9092, and that listener is open on localhost only"
+    )
+    assert list(remarks_on_reach(config(advertised="PLAINTEXT://127.0.0.1:9092"), SQLITE)) == []
+    (opened,) = remarks_on_reach(config("PLAINTEXT://:9092", "PLAINTEXT://kafka1:9092"), SQLITE)
+    assert "without a password" in opened
 
 
 def test_a_broker_that_others_of_its_cluster_cannot_reach_says_so() -> None:

@@ -43,6 +43,8 @@ STORE_FILE = "cluster.sqlite"
 SESSION_TIMEOUT_S = 3.0
 """How long a paused broker is waited for; one that is killed is missed at once."""
 
+RETENTION_IN_LARGER_UNITS = frozenset({"log.retention.minutes", "log.retention.hours"})
+
 _running: weakref.WeakSet[Cluster] = weakref.WeakSet()
 
 
@@ -67,6 +69,13 @@ def defaults(brokers: int) -> dict[str, str]:
     }
 
 
+def settings_for(brokers: int, config: Config) -> dict[str, str]:
+    settings = defaults(brokers)
+    if not RETENTION_IN_LARGER_UNITS.isdisjoint(config):
+        del settings["log.retention.ms"]  # it would win over them
+    return settings | texts(config)
+
+
 class Cluster(Failures):
     """So many brokers, with the ids 1, 2, ... `config` has Kafka's broker keys; `topics` maps names of topics to their
     numbers of partitions. Topics have three replicas where there are so many brokers.
@@ -82,7 +91,7 @@ class Cluster(Failures):
         if not 1 <= brokers <= BROKERS_MAX:
             raise ValueError(f"a cluster has 1 to {BROKERS_MAX} brokers, not {brokers}")
         self._topics = dict(topics or {})
-        self._settings = defaults(brokers) | texts(config or {})
+        self._settings = settings_for(brokers, config or {})
         for key in ("log.dir", "log.dirs", "moldau.store"):
             if key in self._settings:
                 raise ValueError(f"{key} is the cluster's own: its data are in a temporary folder")

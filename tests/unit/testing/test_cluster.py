@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource
 
 from moldau.config.key import ConfigError
 from moldau.log.log import Log
@@ -67,6 +67,25 @@ def test_messages_can_be_produced_and_consumed() -> None:
         produce(cluster.bootstrap_servers, "orders", b"1", b"2", b"3")
         assert consume(cluster.bootstrap_servers, "orders", 3) == [b"1", b"2", b"3"]
         assert cluster.topics == ["orders"]
+
+
+@pytest.mark.parametrize(
+    ("config", "retention_ms"),
+    [
+        ({}, "-1"),
+        ({"log.retention.hours": 1}, "3600000"),
+        ({"log.retention.minutes": 2}, "120000"),
+        ({"log.retention.ms": 3, "log.retention.hours": 1}, "3"),
+    ],
+)
+def test_retention_is_unlimited_unless_it_is_given_in_any_unit(
+    config: dict[str, int], retention_ms: str
+) -> None:
+    with Cluster(config=config, topics={"orders": 1}) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        topic = ConfigResource(ConfigResource.Type.TOPIC, "orders")
+        (described,) = admin.describe_configs([topic]).values()
+        assert described.result(20)["retention.ms"].value == retention_ms
 
 
 def test_nothing_is_left_at_the_end(temporary_folder: Path) -> None:

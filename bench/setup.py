@@ -9,6 +9,7 @@ themselves decide whether they are skipped or, in CI, fail.
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -56,6 +57,23 @@ def install(packages: list[str]) -> str | None:
     return None
 
 
+def commands_of(arguments: Sequence[str]) -> list[str]:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.setup", description=(__doc__ or "").split("\n")[0].partition(": ")[2]
+    )
+    parser.add_argument(
+        "commands",
+        nargs="*",
+        metavar="COMMAND",
+        help=f"{', '.join(PACKAGES)}; all, and the jars, without any",
+    )
+    commands: list[str] = parser.parse_args(arguments).commands
+    for command in commands:
+        if command not in PACKAGES:
+            parser.error(f"there is no package for {command}: choose from {', '.join(PACKAGES)}")
+    return commands
+
+
 def main(commands: Sequence[str]) -> None:
     packages = missing_packages(commands or PACKAGES)
     if packages:
@@ -72,4 +90,4 @@ def main(commands: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(commands_of(sys.argv[1:]))

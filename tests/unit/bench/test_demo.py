@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -66,6 +67,25 @@ def test_the_set_up_installs_java_alone_where_that_is_asked_for(
     monkeypatch.setattr(setup, "install", asked.append)
     setup.main(["java"])
     assert asked == [["openjdk-17-jre-headless"]]
+
+
+@pytest.mark.parametrize(
+    ("argument", "code", "said"),
+    [
+        ("--help", 0, "usage: python -m bench.setup"),
+        ("kcatt", 2, "there is no package for kcatt: choose from kcat"),
+    ],
+)
+def test_the_set_up_says_how_it_is_used(argument: str, code: int, said: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.setup", argument],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == code
+    assert said in done.stdout + done.stderr and "Traceback" not in done.stderr
 
 
 APT_GET = """#!/bin/sh

@@ -14,8 +14,15 @@ from moldau.config.inert_keys import inert_keys
 from moldau.config.spelling import meant
 from moldau.config.table import BROKER_KEYS, OWN, TOPIC_KEYS, broker_key, unknown_broker_key
 
-FORMER_KAFKA_KEYS = frozenset({"control.plane.listener.name"})
-"""Of those that Kafka has given up, the ones that look like one of today's misspelt."""
+OTHER_KAFKA_KEYS = frozenset(
+    {
+        "consumer.max.session.timeout.ms",
+        "consumer.min.session.timeout.ms",
+        "control.plane.listener.name",
+        "log.default.flush.scheduler.interval.ms",
+    }
+)
+"""Of those that Kafka has given up or keeps to itself, the ones that look like one of today's misspelt."""
 _OF_A_SERVICE = re.compile(
     r"(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
 )
@@ -28,9 +35,10 @@ def foreign_keys(names: Iterable[str]) -> list[str]:
 
 
 def _is_foreign(name: str) -> bool:
-    if name in FORMER_KAFKA_KEYS:
+    if name in OTHER_KAFKA_KEYS:
         return True
-    if name.startswith(OWN) or OWN + name in BROKER_KEYS or name in TOPIC_KEYS:
+    lower = name.lower()
+    if lower.startswith(OWN) or OWN + lower in BROKER_KEYS or lower in TOPIC_KEYS:
         raise unknown_broker_key(name)
     if meant(name, [*BROKER_KEYS, *inert_keys()]):
         raise unknown_broker_key(name)

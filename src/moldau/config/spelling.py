@@ -1,8 +1,9 @@
 """Whether a name that nobody knows is one of ours misspelt, or somebody else's.
 
-A misspelt name is like a key as a whole and word by word: `log.retention.hour`. A name that is like one but for a whole
-word is another (`zookeeper.session.timeout.ms` beside `broker.session.timeout.ms`), as is a key with more in front of
-it, which is how vendors name theirs (`confluent.ssl.truststore.location`).
+A misspelt name is like a key as a whole and word by word: `log.retention.hour`, or `LOG.RETENTION.HOURS`. So is one
+that leaves out the last words of a key: `default.replication`. A name that is like one but for a whole word is another
+(`zookeeper.session.timeout.ms` beside `broker.session.timeout.ms`), as is a key with more in front of it, which is how
+vendors name theirs (`confluent.ssl.truststore.location`).
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ CANDIDATES_MAX = 5
 
 def meant(name: str, known: Iterable[str]) -> str | None:
     """The known name of which this one is a misspelling; None where it is none."""
-    near = get_close_matches(name, list(known), n=CANDIDATES_MAX, cutoff=LIKENESS_MIN)
-    return next((one for one in near if _is_misspelt(name, one)), None)
+    name, names = name.lower(), list(known)
+    near = get_close_matches(name, names, n=CANDIDATES_MAX, cutoff=LIKENESS_MIN)
+    longer = [one for one in names if "." in name and one.startswith(f"{name}.")]
+    return next((one for one in near if _is_misspelt(name, one)), None) or min(longer, key=len, default=None)
 
 
 def _is_misspelt(name: str, known: str) -> bool:

@@ -12,6 +12,7 @@ from moldau.config.broker_keys import BROKER_KEY_GROUPS
 from moldau.config.group_keys import CLIENT_METRICS_KEYS_IN_ORDER, GROUP_BROKER_KEYS, GROUP_KEYS_IN_ORDER
 from moldau.config.inert_keys import inert_keys
 from moldau.config.key import ConfigError, Key
+from moldau.config.spelling import meant
 from moldau.config.topic_keys import TOPIC_KEYS_IN_ORDER
 
 BROKER_KEYS: dict[str, Key] = {key.name: key for _, keys in BROKER_KEY_GROUPS for key in keys}
@@ -47,7 +48,8 @@ def broker_key(name: str) -> Key | None:
 
 def unknown_broker_key(name: str) -> ConfigError:
     """Why a name is refused, with the name that was probably meant."""
-    if (topic_key := TOPIC_KEYS.get(name)) is not None:
+    lower = name.lower()
+    if (topic_key := TOPIC_KEYS.get(lower)) is not None:
         hint = (
             f"it is a topic key; the broker's default for it is '{topic_key.synonyms[0]}'"
             if topic_key.synonyms
@@ -56,6 +58,7 @@ def unknown_broker_key(name: str) -> ConfigError:
         return ConfigError(f"unknown broker key '{name}': {hint or 'it can only be set on a topic'}")
     from difflib import get_close_matches
 
-    near = [OWN + name] if OWN + name in BROKER_KEYS else []
-    near += get_close_matches(name, [*BROKER_KEYS, *inert_keys()], n=1, cutoff=0.75)
-    return ConfigError(f"unknown broker key '{name}'" + (f": did you mean '{near[0]}'?" if near else ""))
+    names = [*BROKER_KEYS, *inert_keys()]
+    guess = OWN + lower if OWN + lower in BROKER_KEYS else meant(name, names)
+    guess = guess or next(iter(get_close_matches(lower, names, n=1, cutoff=0.75)), None)
+    return ConfigError(f"unknown broker key '{name}'" + (f": did you mean '{guess}'?" if guess else ""))

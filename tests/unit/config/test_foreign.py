@@ -11,6 +11,10 @@ from moldau.config.sources import parse_variables
 from moldau.config.spelling import meant
 from moldau.config.table import BROKER_KEYS, broker_key
 
+INSIDE_KAFKA = """
+    consumer.max.session.timeout.ms consumer.min.session.timeout.ms log.default.flush.scheduler.interval.ms
+    producer.id.expiration.check.interval.ms
+"""
 OF_KAFKA_3 = """
     advertised.host.name advertised.port allow.everyone.if.no.acl.found broker.id.generation.enable
     control.plane.listener.name delegation.token.master.key host.name inter.broker.protocol.version
@@ -46,7 +50,9 @@ OF_KUBERNETES = {
 }
 
 
-@pytest.mark.parametrize("name", [*OF_KAFKA_3.split(), *OF_VENDORS_AND_PLUGINS.split()])
+@pytest.mark.parametrize(
+    "name", [*INSIDE_KAFKA.split(), *OF_KAFKA_3.split(), *OF_VENDORS_AND_PLUGINS.split()]
+)
 def test_a_key_of_kafkas_past_or_of_a_vendor_is_none_of_ours_misspelt(name: str) -> None:
     assert broker_key(name) is None
     assert foreign_keys(["log.dirs", name]) == [name]
@@ -64,6 +70,13 @@ def test_a_key_of_kafkas_past_or_of_a_vendor_is_none_of_ours_misspelt(name: str)
         ("moldau.htp.port", "moldau.http.port"),
         ("http.port", "moldau.http.port"),
         ("retention.ms", "log.retention.ms"),
+        ("LOG.RETENTION.HOURS", "log.retention.hours"),
+        ("Num.Partitions", "num.partitions"),
+        ("RETENTION.MS", "log.retention.ms"),
+        ("HTTP.PORT", "moldau.http.port"),
+        ("default.replication", "default.replication.factor"),
+        ("auto.create", "auto.create.topics.enable"),
+        ("inter.broker", "inter.broker.listener.name"),
     ],
 )
 def test_a_key_of_ours_that_is_misspelt_in_a_properties_file_is_refused_with_the_guess(

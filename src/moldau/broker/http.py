@@ -54,8 +54,9 @@ class HttpServer:
         self._open: dict[_Exchange, None] = {}  # in the order of arrival
         self._made: dict[str, tuple[Answer, float]] = {}
         """The last answer for each path that takes work, and until when it is given again."""
-        self._asking: list[_Exchange] = []
-        """Who waits for the metrics that are being made."""
+        self._asking: dict[_Exchange, None] = {}
+        """Who waits for the metrics that are being made, which goes on where nobody does any more."""
+        self._is_making = False
 
     def listen(self, host: str, port: int) -> Listener:
         self._listener = self._runtime.net.listen(host, port, self._accept)
@@ -83,8 +84,9 @@ class HttpServer:
         return Answer("404 Not Found", "text/plain", b"try /metrics or /health\n")
 
     def _begin_metrics(self, exchange: _Exchange) -> None:
-        self._asking.append(exchange)
-        if len(self._asking) == 1:
+        self._asking[exchange] = None
+        if not self._is_making:
+            self._is_making = True
             self._runtime.tasks.spawn(self._answer_metrics(), name="metrics")
 
     async def _answer_metrics(self) -> None:
@@ -95,7 +97,8 @@ class HttpServer:
         except Exception:
             log.exception("the metrics could not be made")
             answer = Answer("500 Internal Server Error", "text/plain", b"see the broker's log\n")
-        asking, self._asking = self._asking, []
+        self._is_making = False
+        asking, self._asking = self._asking, {}
         for exchange in asking:
             exchange.give(answer)
 
@@ -142,6 +145,7 @@ class HttpServer:
 
     def on_closed(self, exchange: _Exchange) -> None:
         self._open.pop(exchange, None)
+        self._asking.pop(exchange, None)
 
     def close(self) -> None:
         if self._listener is not None:
@@ -187,6 +191,7 @@ class _Exchange:
         self.has_asked = True
         self._set_deadline()
         words = self._head.split(b"\n", 1)[0].decode("latin-1").split()
+        self._head = b""
         if len(words) != 3:
             answer: Answer | None = Answer("400 Bad Request", "text/plain", b"not HTTP\n")
         else:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import tracemalloc
+import weakref
 from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any
@@ -140,6 +143,12 @@ def ask(stage: Stage, request: bytes = HEALTH) -> bytes:
     return stream.received
 
 
+def ask_and_forget(stage: Stage) -> FakeStream:
+    stream = stage.connect()
+    stream.client_sends(METRICS)
+    return stream
+
+
 def test_a_request_is_answered_and_its_connection_closed() -> None:
     stage = Stage()
     assert ask(stage).startswith(b"HTTP/1.1 200 OK") and b'"ok"' in ask(stage)
@@ -253,6 +262,46 @@ def test_metrics_are_made_once_for_all_who_ask_meanwhile() -> None:
         assert stream.received.endswith(b"up 1\n")
     assert stage.made == 1
     assert ask(stage, METRICS).endswith(b"up 1\n") and stage.made == 2
+
+
+def test_who_has_gone_leaves_nothing_behind_while_metrics_are_made() -> None:
+    """Where more ask than there are places, those that made room are not kept until the metrics are there."""
+    stage = Stage()
+    stage.is_waiting = True
+    asked = [weakref.ref(ask_and_forget(stage)) for _ in range(HTTP_CONNECTIONS_MAX + 100)]
+    gc.collect()
+    assert sum(stream() is not None for stream in asked) == HTTP_CONNECTIONS_MAX
+    stage.is_waiting = False
+    stage.go_on()
+    assert stage.made == 1
+
+
+def test_metrics_go_on_being_made_once_where_who_asked_first_has_gone() -> None:
+    stage = Stage()
+    stage.is_waiting = True
+    first = stage.connect()
+    first.client_sends(METRICS)
+    stage.pass_time(HTTP_ANSWER_S_MAX)
+    second = stage.connect()
+    second.client_sends(METRICS)
+    stage.is_waiting = False
+    stage.go_on()
+    second.client_sends(b"")
+    assert first.is_closed and second.received.endswith(b"up 1\n") and stage.made == 1
+
+
+def test_a_head_is_let_go_of_once_it_is_read() -> None:
+    stage = Stage()
+    stage.is_waiting = True
+    tracemalloc.start()
+    try:
+        asked = [stage.connect() for _ in range(HTTP_CONNECTIONS_MAX)]
+        for stream in asked:
+            stream.client_sends(METRICS[:-2] + b"X: " + bytes(HTTP_HEAD_BYTES_MAX - 100) + b"\r\n\r\n")
+        held_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held_bytes < HTTP_CONNECTIONS_MAX * HTTP_HEAD_BYTES_MAX / 2
 
 
 def test_metrics_that_do_not_come_end_the_connection() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -53,6 +54,12 @@ def break_down(child: Child) -> None:
 
 
 def end_abruptly(child: Child) -> None:
+    os._exit(3)
+
+
+def note_and_end_abruptly(child: Child, path: str) -> None:
+    file = child.disk.open(path, create=True)
+    file.pwrite(b"x", file.size())
     os._exit(3)
 
 
@@ -269,6 +276,45 @@ def test_an_idle_child_that_was_killed_is_replaced(real_engine: RealEngine) -> N
         os.kill(pid, signal.SIGKILL)
         assert await runtime.tasks.in_thread(has_ended, pid)
         assert await runtime.tasks.in_child(say_pid, report=ignore) != pid
+
+    real_engine.run(main)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends signals, and no child stays there")
+def test_an_idle_child_that_ends_unseen_is_replaced(
+    real_engine: RealEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main(runtime: Runtime) -> None:
+        pid = await runtime.tasks.in_child(say_pid, report=ignore)
+        os.kill(pid, signal.SIGKILL)
+        assert await runtime.tasks.in_thread(has_ended, pid)
+        monkeypatch.setattr(subprocess.Popen, "poll", lambda process: None)  # it was looked at just before
+        assert await runtime.tasks.in_child(say_pid, report=ignore) != pid
+
+    real_engine.run(main)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends signals, and no child stays there")
+def test_an_idle_child_that_ends_before_it_begins_is_replaced(real_engine: RealEngine) -> None:
+    async def main(runtime: Runtime) -> None:
+        pid = await runtime.tasks.in_child(say_pid, report=ignore)
+        os.kill(pid, signal.SIGSTOP)
+        work = runtime.tasks.spawn(runtime.tasks.in_child(say_pid, report=ignore), name="child")
+        await runtime.tasks.sleep(0)  # it has been given to the child that stands still
+        os.kill(pid, signal.SIGKILL)
+        assert await work != pid
+
+    real_engine.run(main)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no child stays there")
+def test_work_that_an_idle_child_dies_of_is_not_begun_again(real_engine: RealEngine) -> None:
+    async def main(runtime: Runtime) -> None:
+        path = f"{real_engine.folder}/noted"
+        await runtime.tasks.in_child(say_pid, report=ignore)
+        with pytest.raises(ChildFailed, match="exit code 3"):
+            await runtime.tasks.in_child(note_and_end_abruptly, path, report=ignore)
+        assert runtime.disk.read(path) == b"x"
 
     real_engine.run(main)
 

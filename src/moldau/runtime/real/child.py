@@ -1,8 +1,9 @@
 """The main program of a child process: one piece of work after another, asked for and answered over pipes.
 
 Requests come in on the standard input, which stays open as long as the parent wants the child: its end is the
-child's, whatever it is doing. Reports and outcomes go out on what was the standard output; prints go to the standard
-error, so that nothing can get between them. A child that has grown large says so with its outcome, and ends.
+child's, whatever it is doing. What goes out on what was the standard output: that the work has begun, its reports, and
+its outcome; prints go to the standard error, so that nothing can get between them. A child that has grown large says so
+with its outcome, and ends.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from moldau.runtime.real.features import Features
 FRAME = Struct(">Q")
 NICENESS = 19
 """The lowest priority: whoever serves a client goes first."""
-REPORT, RESULT, OS_ERROR, FAILED = range(4)
+BEGUN, REPORT, RESULT, OS_ERROR, FAILED = range(5)
 
 Request = tuple[Features, Callable[..., Any], tuple[Any, ...]]
 Answer = tuple[int, Any, bool]
@@ -76,7 +77,9 @@ def main() -> None:
 def _work(requests: queue.SimpleQueue[bytes], output: IO[bytes]) -> None:
     stays = True
     while stays:
-        kind, value = _outcome(requests.get(), output)
+        request = requests.get()
+        write_frame(output, (BEGUN, None, True))
+        kind, value = _outcome(request, output)
         gc.collect()
         stays = _peak_bytes() <= CHILD_IDLE_BYTES_MAX
         write_frame(output, (kind, value, stays))

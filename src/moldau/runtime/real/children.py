@@ -1,9 +1,10 @@
 """Child processes: lean interpreters for work that computes for long (see `child` for their side).
 
 A process is started rather than forked: the broker has threads and an event loop that a fork would tear. Starting one
-takes a quarter of a second of CPU, so that one that has done its work stays for the next, for CHILD_IDLE_S_MAX. A
-thread per piece of work talks to its child, since pipes cannot be watched on every system's loop; it waits without the
-interpreter's lock. Children are few: the caller bounds their number.
+takes a quarter of a second of CPU, so that one that has done its work stays for the next, for CHILD_IDLE_S_MAX; where
+that one ends before it begins the next, a new one does it. No work is begun twice. A thread per piece of work talks to
+its child, since pipes cannot be watched on every system's loop; it waits without the interpreter's lock. Children are
+few: the caller bounds their number.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, TypeVar
 
 from moldau.base.limits import CHILD_IDLE_S_MAX
 from moldau.runtime.ports import ChildFailed
-from moldau.runtime.real.child import FAILED, OS_ERROR, REPORT, RESULT, Answer, read_frame, write_frame
+from moldau.runtime.real.child import BEGUN, FAILED, OS_ERROR, REPORT, RESULT, Answer, read_frame, write_frame
 from moldau.runtime.real.features import Features
 
 T = TypeVar("T")
@@ -111,6 +112,8 @@ class _Conversation:
         self._loop = loop
         self._report = report
         self._process = process
+        self._was_idle = process is not None
+        self._has_begun = False
         self._killed = False
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._talk, name="moldau-child", daemon=True)
@@ -128,9 +131,10 @@ class _Conversation:
     def _talk(self) -> None:
         outcome: tuple[int, Any] = FAILED, "the child process was ended"
         try:
-            process = self._start()
-            if process is not None:
+            while (process := self._start()) is not None:
                 outcome = self._converse(process)
+                if not self._must_replace(process):
+                    break
         except OSError as error:
             outcome = OS_ERROR, (error.errno, error.strerror, error.filename)
         except Exception as error:  # a request that cannot be pickled is the caller's mistake: tell him
@@ -148,6 +152,14 @@ class _Conversation:
                 )
             return self._process
 
+    def _must_replace(self, process: Process) -> bool:
+        """Whether the process was taken idle and had ended by then: that says nothing of the work."""
+        with self._lock:
+            if not self._was_idle or self._has_begun or self._process is not process:
+                return False
+            self._was_idle, self._process = False, None
+            return not self._killed
+
     def _converse(self, process: Process) -> tuple[int, Any]:
         assert process.stdin is not None and process.stdout is not None
         last: Answer | None = None
@@ -155,7 +167,9 @@ class _Conversation:
             write_frame(process.stdin, self._request)
             while last is None:
                 answer: Answer = read_frame(process.stdout)
-                if answer[0] == REPORT:
+                if answer[0] == BEGUN:
+                    self._has_begun = True
+                elif answer[0] == REPORT:
                     self._tell(self._report, answer[1])
                 else:
                     last = answer

@@ -109,6 +109,10 @@ class DataFolder:
         """Why not everything can be written to it now."""
         self.wanted_bytes = 0
         """The largest write that was refused since: there is room when it fits."""
+        self.wanted_s = 0.0
+        """When a write was refused last, by the monotonic clock."""
+        self.has_put_off = False
+        """Small things wait for room: files of logs, and logs that were not created."""
         self.log_count = 0
         self.stale: set[TopicPartition] = set()
         """Deleted logs that its checkpoints name still: what they say must not count for new ones of that name."""
@@ -318,16 +322,19 @@ class DataFolder:
 
         return sync
 
-    def try_room(self, wanted_bytes: int) -> None:
-        """Whether there is room again, for what was refused and a little more: OSError where not.
+    def try_room(self, tried_bytes: int) -> None:
+        """Whether there is room for so many bytes: OSError where not.
 
         A file is made and filled, since free bytes say nothing of quotas, of blocks that are kept for some users, and
-        of how many files there may be.
+        of how many files there may be. Where they say that it cannot fit, what is left is not taken from others, not
+        even for a moment. Where they are 0, there is nothing to take, and a little may fit in kept blocks.
         """
         path = f"{self.path}/room{names.TEMPORARY}"
+        free_bytes = self._disk.free_bytes(self.path)
+        if free_bytes < tried_bytes and (free_bytes or tried_bytes > ROOM_TRIED_BYTES):
+            raise OSError(errno.ENOSPC, "No space left on device", path)
         file = self._disk.open(path, create=True)
         try:
-            tried_bytes = wanted_bytes + ROOM_TRIED_BYTES
             for position in range(0, tried_bytes, ROOM_TRIED_BYTES):
                 piece = _TRIED[: tried_bytes - position]
                 if file.pwrite(piece, position) != len(piece):

@@ -1,10 +1,12 @@
 """Data folders that are full: said in the log, tried every second, and taken up again when there is room.
 
 There is room when the largest write that was refused would fit: on a nearly full disk small messages are stored while
-large ones are not, and a folder that is well whenever a small one fits would change its state every second.
+large ones are not, and a folder that is well whenever a small one fits would change its state every second. A write
+that nobody has asked for again for WANTED_S_MAX counts no more.
 
-Nothing here decides what a full folder means: appends fail by themselves, reads go on, and small files wait in
-their logs until `on_room` has them written.
+Nothing here decides what a full folder means: appends fail by themselves, reads go on, and small things (files that
+wait in their logs, logs to be created) wait until `on_room` has them written: as soon as they fit, whatever else does
+not.
 """
 
 from __future__ import annotations
@@ -13,13 +15,14 @@ import logging
 from collections.abc import Callable
 
 from moldau.log.disk_errors import is_no_room, is_passing, reason
-from moldau.log.folder import DataFolder
+from moldau.log.folder import ROOM_TRIED_BYTES, DataFolder
 from moldau.runtime.ports import Runtime
 
 logger = logging.getLogger(__name__)
 
 TRY_EVERY_S = 1.0
 SAY_EVERY_S = 60.0
+WANTED_S_MAX = 60.0
 
 
 class RoomWatch:
@@ -34,10 +37,15 @@ class RoomWatch:
         self._on_failure = on_failure
 
     def note(self, folder: DataFolder, error: OSError, wanted_bytes: int) -> None:
-        """A write of so many bytes found no room. Told once, however many there are."""
+        """A write of so many bytes found no room, or (0) something small did that is to be done later. Told once,
+        however many there are."""
         if folder.failure is not None:
             return
-        folder.wanted_bytes = max(folder.wanted_bytes, wanted_bytes)
+        if wanted_bytes:
+            folder.wanted_bytes = max(folder.wanted_bytes, wanted_bytes)
+            folder.wanted_s = self._runtime.clock.monotonic()
+        else:
+            folder.has_put_off = True
         if folder.no_room is None:
             folder.no_room = error
             logger.error(
@@ -55,10 +63,8 @@ class RoomWatch:
             await tasks.sleep(TRY_EVERY_S)
             if folder.failure is not None:
                 return
-            wanted_bytes = folder.wanted_bytes
             try:
-                await tasks.in_thread(folder.try_room, wanted_bytes)
-                if folder.wanted_bytes <= wanted_bytes:  # else more was refused meanwhile
+                if await self._has_room(folder):
                     break
             except OSError as error:
                 if not is_no_room(error) and not is_passing(error):
@@ -74,7 +80,22 @@ class RoomWatch:
                 )
         folder.no_room = None
         folder.wanted_bytes = 0
+        folder.has_put_off = False
         logger.warning(
             "data folder %s has room again, after %.0f s", folder.path, clock.monotonic() - since_s
         )
         self._on_room(folder)
+
+    async def _has_room(self, folder: DataFolder) -> bool:
+        """For all that was refused: OSError, or False where more was refused meanwhile. What is small is done first."""
+        tasks = self._runtime.tasks
+        if self._runtime.clock.monotonic() - folder.wanted_s >= WANTED_S_MAX:
+            folder.wanted_bytes = 0
+        await tasks.in_thread(folder.try_room, ROOM_TRIED_BYTES)
+        wanted_bytes = folder.wanted_bytes
+        if wanted_bytes > ROOM_TRIED_BYTES:
+            if folder.has_put_off:
+                folder.has_put_off = False
+                self._on_room(folder)
+            await tasks.in_thread(folder.try_room, wanted_bytes + ROOM_TRIED_BYTES)
+        return folder.wanted_bytes <= wanted_bytes

@@ -10,6 +10,8 @@ import pytest
 from log_world import FOLDER, NOW_MS, PARTITION, World, append, batch, config, read_all, settle
 
 from moldau.base.ids import TopicPartition
+from moldau.log.checkpoints import read_partition_metadata
+from moldau.log.folder import ROOM_TRIED_BYTES
 from moldau.log.log import Log
 from moldau.log.manager import LogManager
 
@@ -117,6 +119,83 @@ async def test_a_folder_has_room_again_when_the_largest_of_what_was_refused_fits
     world.disk.free = 100_000
     await world.tasks.advance(A_SECOND)
     assert folder.no_room is None, "what was refused before counts no more"
+
+
+@pytest.mark.parametrize("free_bytes", [40_000, 100_000])
+async def test_trying_a_folder_leaves_others_the_room_that_there_is(
+    free_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World()
+    log = await world.new_log()
+    await nearly_full(world, log)
+    world.disk.free = free_bytes
+    left, room = [], world.disk.room
+
+    def noted(wanted: int) -> int:
+        taken = room(wanted)
+        left.append(world.disk.free)
+        return taken
+
+    monkeypatch.setattr(world.disk, "room", noted)
+    for _ in range(3):
+        await world.tasks.advance(A_SECOND)
+    assert world.manager.folders[0].no_room is not None
+    assert set(left) == ({free_bytes - ROOM_TRIED_BYTES} if free_bytes > ROOM_TRIED_BYTES else set())
+
+
+async def test_blocks_that_are_kept_for_the_broker_are_found_where_nothing_is_free_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As for root on ext4: the free bytes are what others may take."""
+    world = World()
+    log = await world.new_log()
+    (folder,) = world.manager.folders
+    world.disk.free = 0
+    with pytest.raises(OSError, match="No space left"):
+        append(log, batch(b"small"))
+    await world.tasks.advance(A_SECOND)
+    assert folder.no_room is not None
+    monkeypatch.setattr(world.disk, "free_bytes", lambda path: 0)
+    world.disk.free = 100_000
+    await world.tasks.advance(A_SECOND)
+    assert folder.no_room is None
+
+
+async def test_what_is_small_is_done_as_soon_as_it_fits_while_what_is_large_does_not() -> None:
+    world = World()
+    made: list[Log] = []
+    manager = await world.open(on_made=made.append)
+    log = manager.create(TopicPartition("large", 0), uuid.UUID(int=7))
+    world.disk.failing["make_folder", "topic-0"] = errno.ENOSPC
+    manager.create(PARTITION, uuid.UUID(int=8))
+    world.disk.failing["write_atomic", "partition.metadata"] = errno.ENOSPC
+    log.adopt_topic_id(uuid.UUID(int=9))
+    await nearly_full(world, log)
+    await world.tasks.advance(A_SECOND)
+    assert not made
+    await room_comes(world)
+    assert made == [manager.logs[PARTITION]]
+    assert read_partition_metadata(world.disk.read("/data/large-0/partition.metadata")).int == 9
+    assert manager.folders[0].no_room is not None, "what is large does not fit yet"
+
+
+async def test_what_was_refused_counts_no_more_when_nobody_was_for_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    monkeypatch.setattr(world.runtime.clock, "monotonic", lambda: world.tasks.now_s)
+    log = await world.new_log()
+    (folder,) = world.manager.folders
+    await nearly_full(world, log)
+    for _ in range(50):
+        await world.tasks.advance(A_SECOND)
+    await nearly_full(world, log)
+    for _ in range(50):
+        await world.tasks.advance(A_SECOND)
+    assert folder.no_room is not None
+    for _ in range(10):
+        await world.tasks.advance(A_SECOND)
+    assert folder.no_room is None
 
 
 async def test_a_follower_waits_for_room_for_what_its_leader_sent() -> None:

@@ -158,7 +158,8 @@ CHECKED_INLINE_BYTES_MAX = 256 * 1024
 CHECKED_BYTES_PER_TURN = 1024 * 1024
 CHECKED_BATCHES_PER_TURN = 256
 """Batches from before the start whose checksums are looked at on the loop when they are first read: of one read, and of
-all reads in a turn, which takes 1 ms then. What is more, or is not in the page cache, is checked in a thread."""
+all reads in a turn, which takes 1 ms then. What is more, or is not known to be in the page cache, is checked in a
+thread."""
 
 CHECKED_STRETCHES_MAX = 256
 """Stretches of a segment that are remembered as checked: 4 KB, of each segment that a log keeps at hand."""

@@ -29,6 +29,7 @@ class ReadOnlyFile:
     """Opened at the first read."""
 
     __slots__ = ("_fd", "path")
+    nowait = False
 
     def __init__(self, path: str) -> None:
         self.path = path

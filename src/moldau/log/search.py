@@ -115,11 +115,12 @@ class Search:
 
     def checked_now(self, unchecked: Unchecked) -> Slice:
         """As much of what a read has found as can be checked on the loop, and is sound: what is little, and cached.
-        BlockingIOError where it is for a thread, which also tells what is damaged."""
+        BlockingIOError where it is for a thread, which also tells what is damaged, and waits where nobody can tell
+        what is cached."""
         segment, part = unchecked.segment, unchecked.part
         checks = self._aside.checks
         batches_max = checks.allowed(part.length)
-        if not batches_max or part.file is None:
+        if not batches_max or part.file is None or not part.file.nowait:
             raise unchecked from None
         bounds = self._reader.bounds_of(segment.base_offset, self._log.next_offset)
         seen = _check(part.file, part.position, part.length, bounds, read_nowait, batches_max)

@@ -99,6 +99,8 @@ class File(Protocol):
     """
 
     path: str
+    nowait: bool
+    """Whether it can be told what is cached: else `pread_nowait` waits for the disk, and `is_cached` is always true."""
 
     def pwrite(self, data: Buffer, position: int) -> int:
         """Write to the page cache; returns the bytes written (a short write is the caller's to handle)."""
@@ -109,7 +111,7 @@ class File(Protocol):
         ...
 
     def pread_nowait(self, length: int, position: int) -> bytes | bytearray:
-        """Like `pread`, but BlockingIOError where a page is not cached. Fewer bytes only at the end of the
+        """Like `pread`, but BlockingIOError where a page is not cached, if `nowait`. Fewer bytes only at the end of the
         file.
 
         A bytearray where that saves a copy: preadv fills a buffer that exists.

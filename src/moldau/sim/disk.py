@@ -207,6 +207,8 @@ class SimLock:
 
 
 class SimFile:
+    nowait = True
+
     def __init__(self, disk: SimDisk, path: str) -> None:
         self.path = path
         self._disk = disk

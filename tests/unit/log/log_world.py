@@ -39,6 +39,7 @@ class MemoryFile:
     def __init__(self, disk: MemoryDisk, path: str) -> None:
         self.disk = disk
         self.path = path
+        self.nowait = disk.nowait
 
     def pwrite(self, data: Any, position: int) -> int:
         self.disk.happens("pwrite", self.path)
@@ -108,6 +109,7 @@ class MemoryDisk:
         self.failing: dict[tuple[str, str], int] = {}
         """(operation, end of the path) -> errno."""
         self.cold: set[str] = set()
+        self.nowait = True
         self.free: int | None = None
 
     def happens(self, operation: str, path: str) -> None:

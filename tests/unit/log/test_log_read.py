@@ -333,6 +333,17 @@ async def test_little_from_before_the_start_is_checked_on_the_loop_where_it_is_f
     assert len(world.disk.calls) == again, "what was checked is not read again for it"
 
 
+async def test_nothing_is_checked_on_the_loop_where_nobody_can_tell_what_is_cached() -> None:
+    world = World(config(segment_bytes=str(20 * SIZE), index_interval_bytes="300"))
+    await filled(90, world)
+    world.disk.nowait = False
+    log = await world.reopen(clean=True)
+    with pytest.raises(BlockingIOError, match="must be checked"):
+        log.read(20, 10 * SIZE, below_offset=90, whole_first_batch=True)
+    await log.warm(20, 10 * SIZE)
+    assert offsets(log, 20, 10 * SIZE) == list(range(20, 30))
+
+
 async def test_what_is_checked_in_a_turn_of_the_loop_is_bounded_and_the_next_has_as_much(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

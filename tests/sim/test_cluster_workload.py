@@ -22,7 +22,7 @@ FOUND_WITH = {
     "a-follower-serves-past-its-high-watermark": 2,
     "a-lost-disk-is-not-told": 96,
     "a-replica-keeps-its-torn-tail": 19,
-    "proposed-member-counted-too-late": 21,
+    "proposed-member-counted-too-late": 73,
     "records-deleted-before-followers-know": 12,
     "sequences-forgotten-in-a-fail-over": 2,
     "the-last-record-of-a-key-compacted-away": 9,

@@ -449,13 +449,29 @@ def test_a_topic_is_described_with_its_messages_and_not_with_markers_of_transact
     assert lines[-3].split() == ["0", "1", "1", "1", "0", "7", "3", "ok"]
 
 
-def test_messages_that_are_too_many_to_be_counted_are_up_to_so_many(cli: Cli, topic: str) -> None:
+def test_where_there_were_no_transactions_offsets_are_messages_and_describing_makes_no_topic(
+    cli: Cli,
+) -> None:
+    with Cluster(topics={"orders": 1}) as cluster:
+        cli.use(cluster)
+        cli.run("message", "produce", "orders", stdin=b"x\n" * 10_001)
+        assert messages_of(cli, "orders") == [10_001]
+        assert {topic.name for topic in cluster._image().topics.values()} == {"orders"}
+
+
+def test_messages_that_are_too_many_to_be_counted_are_up_to_so_many(
+    cli: Cli, cluster: Cluster, topic: str
+) -> None:
+    transaction(cluster, topic)
     cli.run("message", "produce", topic, "-p", "0", stdin=b"x\n" * 10_001)
     assert messages_of(cli, topic) == [None, 0, 0]
     assert "up to 10,001" in cli.out("topic", "describe", topic).decode()
 
 
-def test_messages_that_are_too_large_to_be_counted_are_up_to_so_many(cli: Cli, topic: str) -> None:
+def test_messages_that_are_too_large_to_be_counted_are_up_to_so_many(
+    cli: Cli, cluster: Cluster, topic: str
+) -> None:
+    transaction(cluster, topic)
     cli.run("message", "produce", topic, "-p", "0", stdin=(b"x" * 500_000 + b"\n") * 10)
     assert messages_of(cli, topic) == [None, 0, 0]
 

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from moldau.broker.identity import decide_identity
+from moldau.broker.interface import Found
 from moldau.broker.node import Broker
 from moldau.controller.producer_ids import BLOCK_SIZE
 from moldau.coordinator.transaction.messages import End, Markers
@@ -198,8 +199,8 @@ def test_every_broker_names_the_same_coordinator_of_topics_that_any_of_them_make
         for broker_id, topic in ((2, CONSUMER_OFFSETS), (4, TRANSACTION_STATE)):
             asked = brokers.running[broker_id].coordinators
             assert broker_id != brokers.controller_id
-            error, _ = brokers.call(lambda asked=asked, topic=topic: asked.find(topic, "key"))
-            assert error is ErrorCode.none, "the first who asks is answered"
+            first = brokers.call(lambda asked=asked, topic=topic: asked.find(topic, "key"))
+            assert first.error is ErrorCode.none, "the first who asks is answered"
             for key in ("key", "another", "one more"):
                 found = {
                     brokers.call(
@@ -207,7 +208,7 @@ def test_every_broker_names_the_same_coordinator_of_topics_that_any_of_them_make
                     )
                     for broker in brokers.running.values()
                 }
-                assert found == {(ErrorCode.none, brokers.coordinator_of(topic, key))}
+                assert found == {Found(ErrorCode.none, brokers.coordinator_of(topic, key))}
             states = brokers.any.image.topics[topic].partitions
             assert {len(state.replicas) for state in states} == {3}
             assert len({state.leader for state in states}) > 1

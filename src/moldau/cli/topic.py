@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from moldau.base.internal_topics import TRANSACTION_STATE
 from moldau.cli.client import Connection
 from moldau.cli.complete import topic_keys, topic_names, topic_pairs
 from moldau.cli.config import change_configs, changed_configs, min_isr, topic_configs
@@ -155,9 +156,9 @@ moldau topic describe orders --json | jq '.[0].partitions'
 def describe(names: tuple[str, ...], target: Target, as_json: bool) -> None:
     """Show partitions, leaders, offsets and changed configs of topics, by names or patterns with * and ?.
 
-    MESSAGES are those that a reader of committed messages is shown. They are not read to be counted where there
-    are many, or of several topics: then it is `up to` so many, since transactions and compaction leave offsets
-    without a message. STATE is the worst of: offline (no leader), under min ISR (writes with acks=all are
+    MESSAGES are those that a reader of committed messages is shown. Transactions and compaction leave offsets
+    without a message; where the cluster has known any, few messages of one topic are read to be counted, and many
+    are `up to` so many. STATE is the worst of: offline (no leader), under min ISR (writes with acks=all are
     refused), under-replicated (a replica is not in sync).
     """
     from confluent_kafka import TopicCollection
@@ -165,11 +166,11 @@ def describe(names: tuple[str, ...], target: Target, as_json: bool) -> None:
     connection = Connection(target)
     wanted = expanded(connection, names)
     futures = connection.admin.describe_topics(TopicCollection(wanted), request_timeout=target.timeout_s)
+    described = [connection.result(futures[name], subject=name) for name in wanted]
+    had_transactions = knows(connection, TRANSACTION_STATE)
     documents = [
-        description_document(
-            connection, connection.result(futures[name], subject=name), counted=len(wanted) == 1
-        )
-        for name in wanted
+        description_document(connection, one, had_transactions=had_transactions, is_only=len(wanted) == 1)
+        for one in described
     ]
     if as_json:
         print_json(documents)
@@ -180,14 +181,32 @@ def describe(names: tuple[str, ...], target: Target, as_json: bool) -> None:
         print_description(document)
 
 
+def knows(connection: Connection, topic: str) -> bool:
+    """Whether there is such a topic; it is not made by asking."""
+    from confluent_kafka import TopicCollection
+
+    asked = connection.admin.describe_topics(
+        TopicCollection([topic]), request_timeout=connection.target.timeout_s
+    )
+    try:
+        connection.result(asked[topic], subject=topic)
+    except CliError as error:
+        return error.code is not Exit.NOT_FOUND
+    return True
+
+
 def description_document(
-    connection: Connection, description: TopicDescription, *, counted: bool
+    connection: Connection, description: TopicDescription, *, had_transactions: bool, is_only: bool
 ) -> dict[str, Any]:
     offsets = partition_offsets(
         connection, description.name, [p.id for p in description.partitions if p.leader]
     )
-    messages = count_messages(connection, description.name, offsets) if counted else {}
     configs = topic_configs(connection, description.name)
+    policy = configs.get("cleanup.policy")
+    if not had_transactions and policy is not None and "compact" not in (policy.value or ""):
+        messages = {partition: bounds.next - bounds.first for partition, bounds in offsets.items()}
+    else:
+        messages = count_messages(connection, description.name, offsets) if is_only else {}
     least = min_isr(configs)
     return {
         "name": description.name,

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from moldau.runtime.real.free_ports import FreePorts
+from moldau.runtime.real.free_ports import FreePorts, free_port
 from terminal import Terminal
 
 TIMEOUT_S = 60
@@ -207,16 +207,27 @@ def test_it_listens_on_the_port_that_it_is_given(start: Start) -> None:
     assert process.bootstrap_servers == f"localhost:{port}"
 
 
+def two_free_ports() -> int:
+    """The first of two neighbours."""
+    while True:
+        port = free_port()
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("", port + 1))
+            except OSError:
+                continue
+            return port
+
+
 @pytest.mark.parametrize("brokers", ["1", "2"])
 @pytest.mark.parametrize("options", [(), ("--port", "0"), ("--open",), ("--open", "--port", "0")])
 def test_it_is_for_this_machine_unless_it_is_opened_and_says_so_then(
     start: Start, brokers: str, options: tuple[str, ...]
 ) -> None:
     """127.0.0.2 is this machine's as well, and stands for its other addresses: nobody listens there by default."""
-    with closing(FreePorts()) as ports:
-        port = next(port for port in iter(ports.take, None) if port < 65535)
     if "--port" not in options:
-        options += ("--port", str(port))
+        options += ("--port", str(two_free_ports()))
     process = start("up", "--data", ":temp:", "--brokers", brokers, "--log-format", "json", *options)
     servers = process.first_line.rpartition("=")[2].strip().split(",")
     assert len(servers) == int(brokers)

@@ -226,10 +226,10 @@ def test_of_a_change_that_stops_halfway_each_hears_what_became_of_its_own() -> N
         store = TroubledStore()
         node = await Node.start(store)
         store.troubles = ["", "full"]
-        done, failed = await node.controller.create_topics([NewTopic("a", 400), NewTopic("b", 400)])
+        done, failed = await node.controller.create_topics([NewTopic("a", 200), NewTopic("b", 200)])
         assert (done.error, failed.error) == (ErrorCode.none, ErrorCode.kafka_storage_error)
         assert list(node.controller.image.topics) == ["a"]
-        (again,) = await node.controller.create_topics([NewTopic("b", 400)])
+        (again,) = await node.controller.create_topics([NewTopic("b", 200)])
         assert again.error is ErrorCode.none
         assert (await load_image(store)).topics == node.controller.image.topics
 

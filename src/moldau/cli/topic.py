@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from moldau.base.internal_topics import TRANSACTION_STATE
 from moldau.cli.client import Connection
 from moldau.cli.complete import topic_keys, topic_names, topic_pairs
 from moldau.cli.config import change_configs, changed_configs, min_isr, topic_configs
@@ -162,6 +161,8 @@ def describe(names: tuple[str, ...], target: Target, as_json: bool) -> None:
     refused), under-replicated (a replica is not in sync).
     """
     from confluent_kafka import TopicCollection
+
+    from moldau.base.internal_topics import TRANSACTION_STATE
 
     connection = Connection(target)
     wanted = expanded(connection, names)

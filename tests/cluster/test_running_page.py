@@ -215,6 +215,9 @@ def test_a_backup_can_be_read_beside_the_broker(service: Service) -> None:
         beside.popen.communicate()
 
 
+IN_FLIGHT_MAX = 1000
+
+
 class Writer:
     """A producer at work: how far it was acknowledged is known at any moment."""
 
@@ -229,6 +232,9 @@ class Writer:
     def _write(self) -> None:
         number = 0
         while not self._is_over.is_set():
+            if number - sum(self.acknowledged) >= IN_FLIGHT_MAX:  # the broker is stopped, to be copied
+                self._producer.poll(0.01)
+                continue
             self._producer.produce(
                 "orders", b"%d" % number, partition=number % PARTITIONS, on_delivery=self._delivered
             )

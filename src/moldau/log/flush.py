@@ -319,6 +319,10 @@ class Flusher:
         """A small file is no longer wanted, if it was not written yet."""
         self._files.pop(name, None)
 
+    def forget(self) -> None:
+        """What was to be written: nobody will."""
+        self._files, self._queue = {}, []
+
     def stop(self, error: OSError) -> None:
         """No sync of this log counts from now on."""
         if self.error is None:

@@ -70,7 +70,7 @@ class Following:
         batch on, OSError: from some batch on."""
         log = self._log
         if log.failure is not None:
-            raise log.failure
+            raise log.failure.with_traceback(None)
         run: list[_Batch] = []
         run_bytes = 0
         flush_due = False

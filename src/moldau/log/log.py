@@ -172,7 +172,7 @@ class Log:
         `guard` is for the first batch of a transaction (see `producing`), `looked` for one that `wants_looking_at`.
         """
         if self.failure is not None:
-            raise self.failure
+            raise self.failure.with_traceback(None)
         rules = self.rules
         segment_bytes = self._config.segment_bytes
         try:
@@ -203,7 +203,7 @@ class Log:
     ) -> Appended:
         """Append a batch that was checked, or that the broker itself has made."""
         if self.failure is not None:
-            raise self.failure
+            raise self.failure.with_traceback(None)
         _, length, _, _, _, attributes, last_delta, _, max_timestamp, producer, epoch, sequence, count = (
             header
         )
@@ -298,7 +298,7 @@ class Log:
         Whole segments below go with `remove_old_segments`. KafkaError (offset_out_of_range) beyond the end.
         """
         if self.failure is not None:
-            raise self.failure
+            raise self.failure.with_traceback(None)
         if not 0 <= offset <= self.next_offset:
             raise KafkaError(
                 ErrorCode.offset_out_of_range, f"{offset} is not between 0 and the end, {self.next_offset}"
@@ -431,7 +431,7 @@ class Log:
         cold, or much is to be checked: `warm` it.
         """
         if self.failure is not None:
-            raise self.failure
+            raise self.failure.with_traceback(None)
         next_offset = self.next_offset
         if not self.log_start_offset <= offset <= next_offset:
             raise KafkaError(
@@ -560,6 +560,14 @@ class Log:
     def close_files(self) -> None:
         self.segments.close()
         self.producing.aborted.close()
+
+    def take_apart(self) -> None:
+        """Of a log that is gone with its files: its parts, which know it, are freed with it, and not by the collector,
+        for whom all that is there would have to stand still (`tune_gc`)."""
+        self.on_start_moved = self.on_cut = None
+        self.failure = self._closed()  # a new one: that of before knows who has met it
+        self._flusher.forget()
+        del self._flusher, self._removal, self._rolling, self._search, self.producing
 
     def _closed(self) -> OSError:
         return FileNotFoundError(errno.ENOENT, "the log is closed", self.folder)

@@ -286,6 +286,8 @@ class LogManager:
         async def remove() -> None:
             await tasks.sleep(delay_ms / 1000)
             await tasks.in_thread(close_and_remove)
+            if log is not None:
+                log.take_apart()
 
         tasks.spawn(remove(), name=f"remove {path}")
 

@@ -169,7 +169,7 @@ class Move:
     def _check(self) -> None:
         for one in (self.log, self.copy):
             if one.failure is not None:
-                raise one.failure
+                raise one.failure.with_traceback(None)
 
     async def _line_up(self) -> None:
         """The copy holds nothing that the log does not, and begins where it does."""

@@ -146,7 +146,7 @@ class Search:
     def _now(self, find: Find) -> TimestampOffset | None:
         log = self._log
         if log.failure is not None:
-            raise log.failure
+            raise log.failure.with_traceback(None)
         lookup = Lookup(self._aside.marks, self._reader.identity, INLINE)
         try:
             return find(self._reader, log.log_start_offset, read_nowait, lookup)
@@ -226,7 +226,7 @@ class Search:
         if not is_whole:
             log.fail(_damaged(segment, next_offset))
         if log.failure is not None:
-            raise log.failure
+            raise log.failure.with_traceback(None)
 
     async def _check_end_later(self, segment: Segment, next_offset: int, size: int) -> None:
         with suppress(FileNotFoundError):  # its segment is gone

@@ -84,7 +84,7 @@ class Truncation:
 
     def _check(self) -> None:
         if self._log.failure is not None:
-            raise self._log.failure
+            raise self._log.failure.with_traceback(None)
         self._log.reshaping.stop_compaction()
 
     async def _begin_anew(self, offset: int, checkpoint: Checkpoint) -> None:

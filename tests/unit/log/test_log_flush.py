@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import traceback
 
 import pytest
 from log_world import NOW_MS, PARTITION, World, append, batch, config, settle
@@ -98,6 +99,16 @@ async def test_a_failed_sync_fails_the_log_for_good() -> None:
         with pytest.raises(OSError, match="injected"):
             log.read(0, 100, below_offset=2, whole_first_batch=True)
     assert [failed for failed, _ in world.failures] == [log]
+
+
+async def test_a_failed_log_does_not_grow_with_those_who_ask_for_it() -> None:
+    world = World()
+    log = await new_log(world)
+    log.fail(OSError(errno.EIO, "injected"))
+    for _ in range(20):
+        with pytest.raises(OSError, match="injected") as caught:
+            log.read(0, 100, below_offset=2, whole_first_batch=True)
+        assert len(list(traceback.walk_tb(caught.value.__traceback__))) < 5
 
 
 async def test_everyone_who_waits_for_a_failing_sync_gets_the_error() -> None:

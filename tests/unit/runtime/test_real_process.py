@@ -120,7 +120,7 @@ def test_tuning_the_collector_freezes_what_is_there() -> None:
     try:
         tune_gc()
         assert gc.get_freeze_count() > frozen
-        assert gc.get_threshold() == (10_000, 10, 50)
+        assert gc.get_threshold() == (10_000, 3, 3_000)
     finally:
         gc.set_threshold(*threshold)
         gc.unfreeze()

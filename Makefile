@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
 SPARK_STAMP := $(VENV)/.spark-setup-done
+PEERS_STAMP := $(VENV)/.peers-setup-done
 PORT ?= 9092
 WORKERS ?= 2
 MINUTES ?= 10
@@ -112,6 +113,14 @@ bench-quick: setup interop-setup  ## the same in a few minutes, printed only
 bench-spark: spark-setup  ## our Spark source and sink beside Spark's own connector; writes docs/benchmarks-spark.md (ONLY=Latency)
 	$(BIN)/python -m bench.spark $(if $(ONLY),--only "$(ONLY)")
 
+$(PEERS_STAMP): $(STAMP) requirements/peers.lock
+	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/peers.lock
+	@touch $@
+
+.PHONY: bench-peers
+bench-peers: $(PEERS_STAMP)  ## beside Redis Streams, NATS and RabbitMQ, from Debian's packages; into docs/benchmarks.md
+	$(BIN)/python -m bench.peers
+
 bench-compaction: setup  ## compact 20 million keys in 5 GB: time and memory (10 GB of disk)
 	$(BIN)/python -m bench.many_keys
 
@@ -162,6 +171,7 @@ lock:  ## pin the dependencies anew, with hashes and no index address
 	$(COMPILE) --extra dev -o requirements/dev.lock pyproject.toml
 	$(COMPILE) -o requirements/base.lock pyproject.toml
 	$(COMPILE) -c requirements/dev.lock --extra spark --extra spark-dev -o requirements/spark.lock pyproject.toml
+	$(COMPILE) -c requirements/dev.lock --extra peers -o requirements/peers.lock pyproject.toml
 
 clean:  ## remove what the targets made
 	rm -rf $(VENV) .venvs dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

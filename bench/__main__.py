@@ -52,6 +52,8 @@ def main() -> int:
 
 
 def run(quick: bool, docs: Path | None, kept: Path | None, only: str | None) -> int:
+    from bench.peers.page import section_of
+    from bench.peers.page import with_section as with_peers
     from bench.plots import draw
     from bench.report import markdown, with_budgets, with_section
     from bench.runner import FULL, QUICK, measure
@@ -71,7 +73,9 @@ def run(quick: bool, docs: Path | None, kept: Path | None, only: str | None) -> 
         return 1 if results.failures else 0
     page, budgets = docs / "benchmarks.md", docs / "performance.md"
     if only is None:
-        page.write_text(markdown(results, plan, draw(results, docs)))
+        text = markdown(results, plan, draw(results, docs))
+        peers = section_of(page.read_text()) if page.exists() else None
+        page.write_text(text if peers is None else with_peers(text, peers))
     else:
         page.write_text(with_section(page.read_text(), only, results))
     before = budgets.read_text() if budgets.exists() else ""

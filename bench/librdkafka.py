@@ -142,7 +142,7 @@ def paced_times(client: Producer, topic: str, rate: int, count: int, value: byte
             latencies.append(message.latency())
 
     with _polled(client):
-        for _ in _paced(rate, count):
+        for _ in paced(rate, count):
             client.produce(topic, value, partition=0, on_delivery=on_delivery)
         client.flush(DELIVERY_TIMEOUT_S)
     if len(latencies) != count:
@@ -187,7 +187,7 @@ def end_to_end_latency(server: Server, rate: int, duration_s: float, size: int) 
         thread = threading.Thread(target=read, args=(consumer(server), topic), daemon=True)
         thread.start()
         client = producer(server, linger_ms=0)
-        for _ in _paced(rate, count):
+        for _ in paced(rate, count):
             client.produce(topic, _STAMP.pack(time.perf_counter_ns()) + padding, partition=0)
             client.poll(0)
         client.flush(DELIVERY_TIMEOUT_S)
@@ -197,7 +197,7 @@ def end_to_end_latency(server: Server, rate: int, duration_s: float, size: int) 
     yield from latency_readings(f"end to end, {rate}/s", latencies[END_TO_END_WARM_UP:])
 
 
-def _paced(rate: int, count: int) -> Iterator[int]:
+def paced(rate: int, count: int) -> Iterator[int]:
     """Numbers at a steady rate; a late one does not push back those after it."""
     started = time.perf_counter()
     for number in range(count):

@@ -9,6 +9,8 @@
   first: sixteen folders are read with few requests, and none has too many entries for ZooKeeper.
 - `/configs/topics/<name>`, `/configs/brokers/<id or default>`, `/configs/groups/<name>`,
   `/configs/client_metrics/<name>`: JSON: the settings that the resource has of its own.
+- `/security/acls/<resource>`, `/security/users/<name>`, `/security/quotas/<entity>`: JSON, as of settings: the ACLs
+  of a resource, the salted keys of a user, the quotas of whom they are for.
 - `/producer_ids/next_block`: the first producer id that no broker has, as text.
 
 In the layout of before a topic's entry had the states of all its partitions; `old_states` reads it.
@@ -27,8 +29,9 @@ from moldau.store.port import quoted
 
 CLUSTER_ID = "/cluster/id"
 LAYOUT = "/cluster/layout"
-LAYOUT_VERSION = 1
-"""It goes up when an older version of Moldau could misread, or break, what a newer one has written."""
+LAYOUT_VERSION = 2
+"""It goes up when an older version of Moldau could misread, or break, what a newer one has written. 2: /security, which
+an older one would leave unread, and let everyone in."""
 STATE = "/controller/state"
 BROKERS = "/brokers/registered"
 TOPICS = "/topics"
@@ -40,6 +43,9 @@ CONFIGS = {
     ResourceType.BROKER: "/configs/brokers",
     ResourceType.GROUP: "/configs/groups",
     ResourceType.CLIENT_METRICS: "/configs/client_metrics",
+    ResourceType.ACLS: "/security/acls",
+    ResourceType.USER: "/security/users",
+    ResourceType.CLIENT_QUOTA: "/security/quotas",
 }
 _DEFAULT_BROKER = "default"
 _BROKER_FIELDS = [

@@ -198,8 +198,11 @@ async def _first_operations(store: Store, random: Random) -> list[Operation]:
     operations: list[Operation] = []
     if await store.get(CLUSTER_ID) is None:
         operations.append(Create(CLUSTER_ID, base64_of(new_uuid(random)).encode()))
-    if await store.get(layout.LAYOUT) is None:
-        operations.append(Create(layout.LAYOUT, b"%d" % layout.LAYOUT_VERSION))
+    number = b"%d" % layout.LAYOUT_VERSION
+    if (entry := await store.get(layout.LAYOUT)) is None:
+        operations.append(Create(layout.LAYOUT, number))
+    elif entry.value != number:
+        operations.append(Put(layout.LAYOUT, number, entry.version))
     if await store.get(layout.PRODUCER_IDS) is None:
         operations.append(Create(layout.PRODUCER_IDS, b"0"))
     return operations

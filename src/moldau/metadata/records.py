@@ -72,13 +72,22 @@ class BrokerInfo(NamedTuple):
 
 
 class ResourceType(IntEnum):
-    """What carries configuration, with its number in requests."""
+    """What carries configuration, with its number in requests; and what security has to keep."""
 
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
     GROUP = 32
+
+    # Kept as settings are, and shown by APIs of their own: no request can name these numbers.
+    ACLS = 1001
+    USER = 1002
+    CLIENT_QUOTA = 1003
+
+    @property
+    def is_configuration(self) -> bool:
+        return self < ResourceType.ACLS
 
 
 class ConfigResource(NamedTuple):

@@ -141,16 +141,24 @@ def test_a_store_says_which_layout_it_has_and_a_later_one_is_refused() -> None:
         await check_layout(store)  # it is empty
         await take_over(store)
         entry = await store.get(layout.LAYOUT)
-        assert entry is not None and entry.value == b"1"
+        number = b"%d" % layout.LAYOUT_VERSION
+        assert entry is not None and entry.value == number
         await check_layout(store)
 
         await store.multi([Delete(layout.LAYOUT)])  # as before it had a number
         await check_layout(store)
         await take_over(store)
-        assert await store.get(layout.LAYOUT) == Entry(layout.LAYOUT, b"1", 0)
+        assert await store.get(layout.LAYOUT) == Entry(layout.LAYOUT, number, 0)
 
-        await store.multi([Put(layout.LAYOUT, b"2")])
-        with pytest.raises(TooNew, match="has layout 2, and this version knows 1 at most"):
+        await store.multi([Put(layout.LAYOUT, b"1")])  # an older version's
+        await check_layout(store)
+        await take_over(store)
+        assert await store.get(layout.LAYOUT) == Entry(layout.LAYOUT, number, 2)
+
+        await store.multi([Put(layout.LAYOUT, b"1000")])
+        with pytest.raises(
+            TooNew, match=f"has layout 1000, and this version knows {layout.LAYOUT_VERSION} at most"
+        ):
             await check_layout(store)
 
     run(scene())

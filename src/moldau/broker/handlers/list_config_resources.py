@@ -17,11 +17,11 @@ VERSIONS = (0, 1)
 
 
 def handle(broker: ClusterView, context: RequestContext, request: Request) -> ListConfigResourcesResponse:
+    known = tuple(type_ for type_ in ResourceType if type_.is_configuration)
     if context.version == 0:
         asked: tuple[int, ...] = (ResourceType.CLIENT_METRICS,)
     else:
-        asked = tuple(dict.fromkeys(request.resource_types)) or tuple(ResourceType)
-    known = set(ResourceType)
+        asked = tuple(dict.fromkeys(request.resource_types)) or known
     if any(type_ not in known for type_ in asked):
         return ListConfigResourcesResponse(ErrorCode.unsupported_version)
     resources = (

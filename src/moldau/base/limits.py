@@ -301,3 +301,18 @@ memory it may have taken for that, of which most is free again: one that took mo
 NEWS_LINES_MAX = 100
 NEWS_WINDOW_S = 10.0
 """Lines on topics and configs that are created, changed and deleted, in so long; what is more is counted."""
+
+ACLS_MAX = 100_000
+ACL_LETTERS_MAX = 1_000
+ACLS_OF_PATTERN_BYTES_MAX = 512 * 1024
+"""ACLs of a cluster, letters of a name, principal or host in one, and what all ACLs of one resource pattern take: they
+are one entry of the store, and ZooKeeper takes 1 MB of it. More are refused with INVALID_REQUEST; Kafka has no such
+limits."""
+
+ACL_DECISIONS_MAX = 20_000
+ACL_NAME_REMEMBERED_LETTERS_MAX = 300
+"""Decisions on what a principal may do that are remembered, some 10 MB; past it all are forgotten, and found out anew
+(some 3 us each). Names longer than a topic's can be are not remembered."""
+
+ACL_PATTERNS_PER_PAUSE = 500
+"""ACLs that are looked through in one go: a millisecond."""

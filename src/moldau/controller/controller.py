@@ -20,7 +20,7 @@ from uuid import UUID
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
 from moldau.config.broker import BrokerConfig
-from moldau.controller import brokers
+from moldau.controller import acls, brokers
 from moldau.controller.alter_partition import Altered, Proposal, decide_alter_partition
 from moldau.controller.brokers import Next, Registration
 from moldau.controller.change_queue import ChangeQueue, OnDelta
@@ -63,6 +63,7 @@ from moldau.metadata.records import (
     Snapshot,
 )
 from moldau.runtime.ports import Random, Tasks
+from moldau.security.acls import Acl, AclFilter
 
 log = logging.getLogger(__name__)
 
@@ -194,6 +195,13 @@ class Controller:
         self, resources: Sequence[Alterations], *, validate_only: bool = False
     ) -> list[AlterOutcome]:
         return await self._change(lambda: decide_alter(self.image, self._config, resources), validate_only)
+
+    async def create_acls(self, wanted: Sequence[Acl]) -> list[KafkaError | None]:
+        return await self._perform_told(lambda: acls.decide_create(self.image, wanted))
+
+    async def delete_acls(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
+        """Those that each filter means, which are gone. KafkaError where the write failed."""
+        return await self._perform_told(lambda: acls.decide_delete(self.image, filters))
 
     async def register_broker(self, wanted: Registration) -> int:
         """The broker's epoch. It is fenced until it has seen its registration, and asks to serve."""
@@ -486,6 +494,22 @@ class Controller:
         if not validate_only:  # also who comes second finds what the first has changed
             await self.until_known(position)
         return await self._in_slices(_each(outcomes, lambda one: one._replace(position=position)))
+
+    async def _perform_told(self, decide: Callable[[], Slices[tuple[T, Sequence[Record]]]]) -> T:
+        """A change that people read of in the log. It is done when all brokers know."""
+        news: dict[int, str] = {}
+        written: list[Record] = []
+
+        async def decide_all() -> tuple[T, Sequence[Record]]:
+            outcome, records = await self._in_slices(decide())
+            news.update(self._news.prepare(self.image, records))
+            return outcome, records
+
+        outcome = await self._queue.perform(
+            decide_all, lambda _error: self._news.tell(news, written), written
+        )
+        await self.until_known(self.position)
+        return outcome
 
     async def _change_partitions(
         self, decide: Callable[[], Slices[tuple[list[PlacedT], Sequence[Record]]]]

@@ -23,6 +23,7 @@ from moldau.metadata.records import (
     TopicDeleted,
 )
 from moldau.runtime.ports import Tasks
+from moldau.security.acls import Acl, ResourcePattern, entry_of, pattern_of
 
 log = logging.getLogger(__name__)
 
@@ -79,10 +80,26 @@ def _line(image: ClusterImage, record: Record) -> str | None:
         case PartitionsAdded(name, _, partitions):
             before = len(image.topics[name].partitions)
             return f"topic {name} has more partitions: {before + len(partitions)}, and had {before}"
+        case ConfigChanged(resource, configs) if resource.type is ResourceType.ACLS:
+            return _acl_line(resource.name, image.configs(resource), configs)
         case ConfigChanged(resource, configs):
             pairs = _pairs(image.configs(resource), configs)
             return f"config of {_name(resource)} is changed: {', '.join(pairs)}" if pairs else None
     return None
+
+
+def _acl_line(key: str, before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    pattern = pattern_of(key)
+    changes = [("added", text) for text in after if text not in before]
+    changes += [("removed", text) for text in before if text not in after]
+    shown = [f"{what} {_acl(pattern, text)}" for what, text in changes[:SHOWN_PAIRS_MAX]]
+    more = len(changes) - len(shown)
+    return f"ACLs are changed: {'; '.join(shown)}" + (f"; and {more} more" if more else "")
+
+
+def _acl(pattern: ResourcePattern, text: str) -> str:
+    line = str(Acl(*pattern, entry_of(text)))
+    return line if line.isprintable() else json.dumps(line)
 
 
 def _name(resource: ConfigResource) -> str:

@@ -72,7 +72,9 @@ class ClusterImage:
         self.brokers: dict[int, BrokerInfo] = {}
         self.topics: dict[str, Topic] = {}
         self.topic_by_id: dict[UUID, Topic] = {}
-        self._configs: dict[ConfigResource, Mapping[str, str]] = {}
+        self._configs: dict[ResourceType, dict[str, Mapping[str, str]]] = {
+            type_: {} for type_ in ResourceType
+        }
         # Names with '.' or '_', under the one spelling that they would share as a metric name.
         self._collisions: dict[str, list[str]] = {}
 
@@ -81,22 +83,20 @@ class ClusterImage:
         if resource.type is ResourceType.TOPIC:
             topic = self.topics.get(resource.name)
             return NO_CONFIGS if topic is None else topic.configs
-        return self._configs.get(resource, NO_CONFIGS)
+        return self._configs[resource.type].get(resource.name, NO_CONFIGS)
 
     def configured(self, type_: ResourceType) -> list[str]:
         """The names of all resources of a type that have settings of their own, sorted. (Not for topics.)"""
-        return sorted(resource.name for resource in self._configs if resource.type is type_)
+        return sorted(self._configs[type_])
+
+    def configs_of(self, type_: ResourceType) -> Mapping[str, Mapping[str, str]]:
+        """The settings of all resources of a type, by name. (Not for topics, which carry theirs.)"""
+        return self._configs[type_]
 
     @property
-    def own_configs(self) -> Mapping[ConfigResource, Mapping[str, str]]:
-        """The settings of every resource but topics, which carry theirs."""
-        return self._configs
-
-    @property
-    def broker_configs(self) -> dict[str, Mapping[str, str]]:
+    def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
         """Dynamic settings by broker id as text; '' has those of all brokers."""
-        broker = ResourceType.BROKER
-        return {r.name: configs for r, configs in self._configs.items() if r.type is broker}
+        return self._configs[ResourceType.BROKER]
 
     def colliding_topic(self, name: str) -> str | None:
         """An existing topic whose name differs only by '.' and '_'."""
@@ -218,9 +218,9 @@ class ClusterImage:
             assert topic is not None
             self._put(topic._replace(configs=record.configs))
         elif record.configs:
-            self._configs[resource] = record.configs
+            self._configs[resource.type][resource.name] = record.configs
         else:
-            self._configs.pop(resource, None)
+            self._configs[resource.type].pop(resource.name, None)
 
 
 def records_of(image: ClusterImage) -> Iterator[Record]:
@@ -231,8 +231,9 @@ def records_of(image: ClusterImage) -> Iterator[Record]:
         yield BrokerRegistered(broker)
     for topic in image.topics.values():
         yield TopicCreated(topic.name, topic.topic_id, topic.partitions, topic.configs)
-    for resource, configs in image.own_configs.items():
-        yield ConfigChanged(resource, configs)
+    for type_ in ResourceType:
+        for name, configs in image.configs_of(type_).items():
+            yield ConfigChanged(ConfigResource(type_, name), configs)
 
 
 def snapshot_of(image: ClusterImage) -> Snapshot:

@@ -1,0 +1,190 @@
+"""What a principal may do, by the cluster's ACLs: Kafka's StandardAuthorizer. Pure.
+
+Who is one of `super.users` may do everything. For the others, of the ACLs that are for the resource, the principal, the
+host and the operation, one that denies decides, else one that allows. Where there is none, it is denied; or, where
+the resource has no ACLs at all, `allow.everyone.if.no.acl.found` decides.
+
+A decision does not depend on how many ACLs there are (`acl_index`). It is remembered by principal, host and what is
+asked, until an ACL changes: on the hot path a decision is a look-up. ACL_DECISIONS_MAX are remembered; then all are
+forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import NamedTuple
+
+from moldau.base.limits import ACL_DECISIONS_MAX, ACL_NAME_REMEMBERED_LETTERS_MAX, ACL_PATTERNS_PER_PAUSE
+from moldau.runtime.line import Slices
+from moldau.security.acl_index import AclIndex, is_of_host
+from moldau.security.acls import (
+    EVERYONE,
+    IMPLIES,
+    WILDCARD,
+    Acl,
+    AclFilter,
+    Entry,
+    Operation,
+    Pattern,
+    Permission,
+    Resource,
+    canonical_host,
+    pattern_of,
+)
+
+AUTHORIZERS = (
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "kafka.security.authorizer.AclAuthorizer",
+)
+"""What `authorizer.class.name` may say; the second is what it was called before KRaft."""
+
+_WHATEVER = "hardcode"
+"""The name by which Kafka's Authorizer.authorizeByResourceType asks whether something may be done to any resource."""
+
+
+class Default(Enum):
+    """Why something is decided where no ACL decides it."""
+
+    SUPER_USER = "the principal is one of super.users"
+    NO_ACL_ALLOWS = "the resource has no ACLs, and allow.everyone.if.no.acl.found is true"
+    NO_ACL_DENIES = "the resource has no ACLs"
+    NOT_ALLOWED = "no ACL allows it"
+
+
+class Decision(NamedTuple):
+    is_allowed: bool
+    rule: Acl | Default
+
+    def __str__(self) -> str:
+        return self.rule.value if isinstance(self.rule, Default) else f"the ACL {self.rule}"
+
+
+class Authorizer:
+    def __init__(self, super_users: Iterable[str] = (), *, allows_without_acls: bool = False) -> None:
+        self.super_users = frozenset(super_users)
+        self.version = 0
+        """Rises when an ACL changes."""
+        self._allows_without_acls = allows_without_acls
+        self._acls = AclIndex()
+        self._decisions: dict[tuple[str, str, Operation, Resource, str | None], bool] = {}
+
+    @property
+    def acl_count(self) -> int:
+        return self._acls.count
+
+    # ---- the cluster's ACLs -----------------------------------------------------------------------------------
+
+    def change(self, key: str, texts: Mapping[str, str]) -> None:
+        """The ACLs of one pattern are these now (`acls.resource_key`, `acls.text_of`)."""
+        self._acls.put(pattern_of(key), texts)
+        self._forget()
+
+    def take_over(self, acls: Mapping[str, Mapping[str, str]]) -> Slices[None]:
+        """These are all ACLs there are. Those of before count until the last of them is known."""
+        index = AclIndex()
+        for number, (key, texts) in enumerate(list(acls.items()), 1):
+            if number % ACL_PATTERNS_PER_PAUSE == 0:
+                yield
+            index.put(pattern_of(key), texts)
+        self._acls = index
+        self._forget()
+
+    def _forget(self) -> None:
+        self._decisions = {}
+        self.version += 1
+
+    def described(self, wanted: AclFilter) -> Slices[list[Acl]]:
+        """The ACLs that a filter means."""
+        found: list[Acl] = []
+        for number, acl in enumerate(self._acls.all(wanted)):
+            if number % ACL_PATTERNS_PER_PAUSE == 0:
+                yield
+            if acl is not None:
+                found.append(acl)
+        return found
+
+    # ---- decisions --------------------------------------------------------------------------------------------
+
+    def allows(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
+        known = self._decisions.get((principal, host, operation, resource, name))
+        if known is not None:
+            return known
+        is_allowed = self.decide(principal, host, operation, resource, name).is_allowed
+        self._remember((principal, host, operation, resource, name), is_allowed)
+        return is_allowed
+
+    def allows_some(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
+        """Whether something may be done to some resource of a kind (Authorizer.authorizeByResourceType)."""
+        known = self._decisions.get((principal, host, operation, resource, None))
+        if known is not None:
+            return known
+        is_allowed = self.decide(
+            principal, host, operation, resource, _WHATEVER
+        ).is_allowed or self._has_undenied(principal, canonical_host(host), operation, resource)
+        self._remember((principal, host, operation, resource, None), is_allowed)
+        return is_allowed
+
+    def _remember(self, asked: tuple[str, str, Operation, Resource, str | None], is_allowed: bool) -> None:
+        if asked[4] is not None and len(asked[4]) > ACL_NAME_REMEMBERED_LETTERS_MAX:
+            return
+        if len(self._decisions) >= ACL_DECISIONS_MAX:
+            self._decisions = {}
+        self._decisions[asked] = is_allowed
+
+    def decide(
+        self, principal: str, host: str, operation: Operation, resource: Resource, name: str
+    ) -> Decision:
+        """What is decided, and by which rule."""
+        if principal in self.super_users:
+            return Decision(True, Default.SUPER_USER)
+        host = canonical_host(host)
+        has_acls = False
+        allowed: Acl | None = None
+        for pattern, by_principal in self._acls.patterns_for(resource, name):
+            has_acls = True
+            for known in (principal, EVERYONE):
+                for entry in by_principal.get(known, ()):
+                    if not _is_for(entry, operation) or not is_of_host(entry, host):
+                        continue
+                    if entry.permission is Permission.DENY:
+                        return Decision(False, Acl(*pattern, entry))
+                    allowed = allowed or Acl(*pattern, entry)
+        if allowed is not None:
+            return Decision(True, allowed)
+        if has_acls:
+            return Decision(False, Default.NOT_ALLOWED)
+        if self._allows_without_acls:
+            return Decision(True, Default.NO_ACL_ALLOWS)
+        return Decision(False, Default.NO_ACL_DENIES)
+
+    def _has_undenied(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
+        """Whether an ACL allows something that no other denies as a whole."""
+        patterns: dict[tuple[Permission, Pattern], set[str]] = {
+            (permission, pattern): set()
+            for permission in (Permission.ALLOW, Permission.DENY)
+            for pattern in (Pattern.LITERAL, Pattern.PREFIXED)
+        }
+        for known in {principal: None, EVERYONE: None}:
+            for pattern, entry in self._acls.of_principal(resource, known):
+                if entry.operation in (operation, Operation.ALL) and is_of_host(entry, host):
+                    patterns[entry.permission, pattern.pattern].add(pattern.name)
+        denied = patterns[Permission.DENY, Pattern.LITERAL]
+        denied_prefixes = patterns[Permission.DENY, Pattern.PREFIXED]
+        if WILDCARD in denied:
+            return False
+        literal = patterns[Permission.ALLOW, Pattern.LITERAL]
+        if WILDCARD in literal:
+            return True
+        return any(
+            not any(name[:length] in denied_prefixes for length in range(1, len(name) + 1))
+            for name in (literal - denied) | patterns[Permission.ALLOW, Pattern.PREFIXED]
+        )
+
+
+def _is_for(entry: Entry, operation: Operation) -> bool:
+    """Whether an ACL speaks of an operation. What it allows implies others, what it denies does not."""
+    if entry.operation in (operation, Operation.ALL):
+        return True
+    implied = IMPLIES.get(operation)
+    return implied is not None and entry.permission is Permission.ALLOW and entry.operation in implied

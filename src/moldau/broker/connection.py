@@ -22,7 +22,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from moldau.base.invariant import InvariantBroken
 from moldau.base.limits import (
@@ -34,17 +34,14 @@ from moldau.base.limits import (
     PRIVATE_BUFFER_BYTES_MIN,
     PRIVATE_BUFFER_GROWTH,
     PRIVATE_BUFFER_STEP_BYTES,
-    SENDFILE_BYTES_MAX,
-    SENDMSG_BUFFERS_MAX,
-    SENDMSG_BYTES_MAX,
     TURN_SHARE_S,
-    WRITTEN_IN_A_FULL_TURN_BYTES_MAX,
 )
 from moldau.broker.metrics.counters import UNTIMED
-from moldau.broker.slot import Answer, Sending, Slot
+from moldau.broker.outgoing import NOTHING, Outgoing
+from moldau.broker.slot import Answer, Slot
 from moldau.peers.peer import SOFTWARE_NAME as PEER_SOFTWARE
 from moldau.runtime.line import Pace
-from moldau.runtime.ports import Buffer, Stream
+from moldau.runtime.ports import Stream
 from moldau.wire.frames import WireError
 
 if TYPE_CHECKING:
@@ -55,73 +52,54 @@ log = logging.getLogger(__name__)
 LENGTH = Struct(">i")
 LENGTH_BYTES = 4
 PRODUCE_KEY = b"\0\0"
-IN_MEMORY = (bytes, memoryview)
-JOINED_BYTES_MAX = (
-    8 * 1024
-)  # answers of a turn that are copied into one buffer: cheaper than a call with many
 REQUEST_BYTES_MIN = 8  # api key, version, correlation id
 
+FOR_TURN, FOR_ROOM, MUTED = 1, 2, 4
+"""Why a connection is not read now, as bits: it waits, having used up its share of a turn; for the rest of a frame, in
+the intake; for the end of the pauses that it was given."""
 
-_NOTHING: deque[Any] = deque()
-"""Shared by all connections that have nothing queued: an own deque costs 600 bytes. Never changed."""
 
-
-class Connection:
+class Connection(Outgoing):
     __slots__ = (
         "_began_s",
-        "_dispatch",
         "_filled",
-        "_frame_bytes_max",
-        "_held_bytes",
         "_is_in_line",
         "_is_paused",
-        "_is_watching_writable",
-        "_out",
-        "_out_is_small",
+        "_mutes",
         "_partial",
-        "_queue",
-        "_send",
-        "_server",
         "_since_s",
         "_slots",
-        "_waits_for_room",
-        "_waits_for_turn",
+        "_waits",
         "client_software",
+        "dispatch",
         "durations",
-        "is_closed",
-        "last_active_s",
+        "frame_bytes_max",
+        "frame_bytes_min",
         "listener_name",
         "principal",
-        "stream",
     )
 
     def __init__(
         self, server: Server, stream: Stream, listener_name: str, dispatch: Callable[..., Answer | None]
     ) -> None:
-        self._server = server
-        self.stream = stream
+        super().__init__(server, stream)
         self.listener_name = listener_name
         self.principal = "User:ANONYMOUS"
         self.client_software: tuple[str, str] | None = None
-        self.last_active_s = self._since_s = self._began_s = server.clock.monotonic()
+        self._since_s = self._began_s = self.last_active_s
         self.durations = UNTIMED
         """Where it is noted how long the request takes that is being dispatched."""
-        self.is_closed = False
-        self._dispatch = dispatch
-        self._send = stream.send
-        self._frame_bytes_max = server.frame_bytes_max
+        self.dispatch = dispatch
+        """What serves its frames, which may change from one frame to the next."""
+        self.frame_bytes_min = REQUEST_BYTES_MIN
+        self.frame_bytes_max = server.frame_bytes_max
         self._partial: bytearray | None = None  # received, not served yet; its first `_filled` bytes count
         self._filled = 0
-        self._out: list[Any] = []  # answers of the current turn, sent together at its end
-        self._out_is_small = True  # no file parts among them
-        self._queue: deque[Any] = _NOTHING  # what the client has not taken yet
-        self._held_bytes = 0
-        self._slots: deque[Slot] = _NOTHING
+        self._slots: deque[Slot] = NOTHING
         self._is_in_line = False  # a request has arrived that must wait for an earlier one
         self._is_paused = False
-        self._waits_for_room = False  # for the rest of a frame, in the intake
-        self._waits_for_turn = False  # having used up its share of one
-        self._is_watching_writable = False
+        self._waits = 0
+        self._mutes = 0  # pauses that have not ended
         stream.watch_readable(self.on_readable)
 
     # ---- receiving --------------------------------------------------------------------------------------------
@@ -137,7 +115,7 @@ class Connection:
                 filled = self._receive_into_partial()
                 view = memoryview(self._partial)
         except (BlockingIOError, InterruptedError):
-            if self._waits_for_room or self._waits_for_turn:
+            if self._waits:
                 self._pause_or_resume()
             return
         except OSError as error:
@@ -182,7 +160,7 @@ class Connection:
             size = _buffer_bytes(frame_bytes, self._filled)
             is_small = size <= PRIVATE_BUFFER_BYTES_MIN
             if not is_small and not self._server.intake.may_grow(self, size - self._filled):
-                self._waits_for_room = True
+                self._waits |= FOR_ROOM
                 raise BlockingIOError
             self._grow(partial)
         received = self.stream.recv_into(memoryview(partial)[self._filled :])
@@ -244,7 +222,7 @@ class Connection:
 
     def on_room(self) -> None:
         """The intake has room for the rest of a frame."""
-        self._waits_for_room = False
+        self._waits &= ~FOR_ROOM
         if self._partial is not None:
             self._grow(self._partial)
         self._pause_or_resume()
@@ -269,13 +247,13 @@ class Connection:
         now_s = self.last_active_s
         share_s = now_s + TURN_SHARE_S
         stop_s = now_s + turn.share(TURN_SHARE_S)
-        dispatch = self._dispatch
         self._is_in_line = False
         try:
             while filled - position >= LENGTH_BYTES:
                 size = LENGTH.unpack_from(view, position)[0]
-                if not REQUEST_BYTES_MIN <= size <= self._frame_bytes_max:
-                    raise WireError(f"a frame of {size} bytes (allowed: 8 to {self._frame_bytes_max})")
+                if not self.frame_bytes_min <= size <= self.frame_bytes_max:
+                    allowed = f"{self.frame_bytes_min} to {self.frame_bytes_max}"
+                    raise WireError(f"a frame of {size} bytes (allowed: {allowed})")
                 start = position + LENGTH_BYTES
                 stop = start + size
                 if self._slots and not self._may_overtake(view, start):
@@ -288,7 +266,7 @@ class Connection:
                 if self._is_held_back():
                     break
                 self._began_s = now_s
-                answer = dispatch(self, view[start:stop])
+                answer = self.dispatch(self, view[start:stop])
                 position = stop
                 if type(answer) is bytes and not self._slots:
                     self._out.append(answer)
@@ -329,12 +307,12 @@ class Connection:
 
     def _wait_for_turn(self, *, in_line: bool) -> None:
         """The next one, or in line where this connection has used up its share of this one."""
-        if not self._waits_for_turn:
-            self._waits_for_turn = True
+        if not self._waits & FOR_TURN:
+            self._waits |= FOR_TURN
             (self._server.line.call if in_line else self._server.tasks.call_soon)(self._take_turn)
 
     def _take_turn(self) -> None:
-        self._waits_for_turn = False
+        self._waits &= ~FOR_TURN
         self._pause_or_resume()
 
     def _take(self, answer: Answer) -> None:
@@ -349,14 +327,6 @@ class Connection:
         else:
             self._push(answer)
 
-    def _push(self, answer: Answer) -> None:
-        for item in (answer,) if type(answer) is bytes else answer:
-            self._out.append(item)
-            if isinstance(item, IN_MEMORY):
-                self._held_bytes += len(item)
-            else:
-                self._out_is_small = False
-
     def park(self, *, is_produce: bool = False, held_bytes: int = 0) -> Slot:
         """A slot for the request being dispatched; its handler fills it later. `held_bytes`: of the request, where it
         is kept until then."""
@@ -365,7 +335,7 @@ class Connection:
         self.durations = UNTIMED  # the slot's, when it is filled
         if held_bytes:
             self._server.intake.take(held_bytes)
-        if self._slots is _NOTHING:
+        if self._slots is NOTHING:
             self._slots = deque()
         self._slots.append(slot)
         return slot
@@ -400,7 +370,7 @@ class Connection:
         slot.hurry = None
 
     def _is_held_back(self) -> bool:
-        if self._waits_for_turn or self._waits_for_room:
+        if self._waits:
             return True
         if self._held_bytes <= OUTPUT_BYTES_HELD_MAX and not self._slots and not self._queue:
             return False  # nearly always
@@ -413,6 +383,19 @@ class Connection:
             or len(self._slots) >= ANSWERS_PARKED_MAX
             or (self._is_in_line and len(self._slots) > 0)
         )
+
+    def mute(self, pause_s: float) -> None:
+        """Read nothing more for a while: neither requests nor the end of the stream. Answers still go out."""
+        self._mutes += 1
+        self._waits |= MUTED
+        self._server.tasks.call_later(pause_s, self._unmute)
+        self._pause_or_resume()
+
+    def _unmute(self) -> None:
+        self._mutes -= 1
+        if not self._mutes:
+            self._waits &= ~MUTED
+            self._pause_or_resume()
 
     def hold(self, size: int) -> None:
         """Bytes are kept on this client's behalf (a request that waits): they count like answers it has not taken."""
@@ -440,119 +423,6 @@ class Connection:
         if self._partial is not None and not self.is_closed and not self._is_paused:
             self.last_active_s = self._server.clock.monotonic()
             self._serve(memoryview(self._partial), self._filled)
-
-    # ---- sending ----------------------------------------------------------------------------------------------
-
-    def _flush(self) -> None:
-        """Send what this turn answered; what the socket does not take waits in the queue."""
-        out = self._out
-        if self._out_is_small and not self._queue and self._held_bytes <= JOINED_BYTES_MAX:
-            data = out[0] if len(out) == 1 else b"".join(out)
-            try:
-                sent = self._send(data)
-            except (BlockingIOError, InterruptedError):
-                sent = 0
-            except OSError as error:
-                self._fail(error)
-                return
-            self._server.metrics.bytes_out += sent
-            self._held_bytes -= sent
-            out.clear()
-            if sent == len(data):
-                return
-            out.append(data[sent:])
-        if self._queue is _NOTHING:
-            self._queue = deque()
-        self._queue.extend(out)
-        out.clear()
-        self._out_is_small = True
-        if not self._is_watching_writable:
-            self._write_queue()
-        else:
-            self._server.backlog.set(self, self._held_bytes)
-
-    def _on_writable(self) -> None:
-        self.last_active_s = self._server.clock.monotonic()
-        self._write_queue()
-        if not self.is_closed:
-            self._pause_or_resume()
-
-    def _write_queue(self) -> None:
-        """Send from the head of the queue for one turn: until the socket is full, a file part has gone out or the
-        share of the turn is used up."""
-        queue = self._queue
-        turn, monotonic = self._server.line.this_turn, self._server.clock.monotonic
-        start_s = now_s = monotonic()
-        share_s = turn.share(TURN_SHARE_S)
-        try:
-            while queue:
-                if isinstance(queue[0], IN_MEMORY):
-                    is_done = self._write_buffers(
-                        SENDMSG_BYTES_MAX if share_s else WRITTEN_IN_A_FULL_TURN_BYTES_MAX
-                    )
-                else:
-                    is_done = self._write_file_part(
-                        SENDFILE_BYTES_MAX if share_s else WRITTEN_IN_A_FULL_TURN_BYTES_MAX
-                    )
-                now_s = monotonic()
-                if not is_done or now_s - start_s >= share_s:
-                    break
-        except (BlockingIOError, InterruptedError):
-            pass
-        except OSError as error:
-            self._fail(error)
-            return
-        turn.spend(now_s - start_s)
-        self._server.backlog.set(self, self._held_bytes if queue else 0)
-        if self.is_closed:
-            return
-        if queue and not self._is_watching_writable:
-            self._is_watching_writable = True
-            self.stream.watch_writable(self._on_writable)
-        elif not queue and self._is_watching_writable:
-            self._is_watching_writable = False
-            self.stream.unwatch_writable()
-
-    def _write_buffers(self, bytes_max: int) -> bool:
-        """Send the leading buffers, or some of them, with one call; True when all of these went."""
-        queue = self._queue
-        buffers: list[Buffer] = []
-        total = 0
-        for item in queue:
-            if not isinstance(item, IN_MEMORY) or len(buffers) == SENDMSG_BUFFERS_MAX or total >= bytes_max:
-                break
-            piece = item if total + len(item) <= bytes_max else memoryview(item)[: bytes_max - total]
-            buffers.append(piece)
-            total += len(piece)
-        sent = self.stream.sendmsg(buffers)
-        self._server.metrics.bytes_out += sent
-        self._held_bytes -= sent
-        left = sent
-        while left:
-            head = queue[0]
-            if left < len(head):
-                queue[0] = memoryview(head)[left:]
-                break
-            left -= len(head)
-            queue.popleft()
-        return sent == total
-
-    def _write_file_part(self, bytes_max: int) -> bool:
-        """Send a stretch of the file part at the head of the queue; True when it went out whole."""
-        queue = self._queue
-        part = queue[0]
-        if type(part) is not Sending:
-            part = queue[0] = Sending(part)
-        sent = self.stream.sendfile(part.file, part.position, min(part.left, bytes_max))
-        if not sent:
-            raise OSError(f"{part.file.path} ends before the answer does")
-        self._server.metrics.bytes_out += sent
-        part.position += sent
-        part.left -= sent
-        if part.left:
-            return False
-        queue.popleft()
-        return True
 
     # ---- end --------------------------------------------------------------------------------------------------
 
@@ -582,14 +452,14 @@ class Connection:
         self.stream.close()
         self._hold_partial(None)
         self._server.backlog.set(self, 0)
-        self._queue = _NOTHING
+        self._queue = NOTHING
         self._out.clear()
         for slot in self._slots:
             self._server.intake.give_back(slot.held_bytes)
             if slot.on_cancel is not None:
                 slot.on_cancel()
                 slot.on_cancel = None
-        self._slots = _NOTHING
+        self._slots = NOTHING
         self._server.on_connection_closed(self)
 
 

@@ -201,7 +201,7 @@ def test_a_frame_larger_than_the_shared_buffer_arrives_whole() -> None:
 
 def test_an_announced_size_costs_memory_only_as_it_arrives() -> None:
     peer = Peer()
-    peer.server.frame_bytes_max = peer.connection._frame_bytes_max = 100 << 20
+    peer.server.frame_bytes_max = peer.connection.frame_bytes_max = 100 << 20
     peer.stream.give(struct.pack(">i", 100 << 20) + b"\0\0c")
     assert peer.connection._partial is not None
     assert len(peer.connection._partial) <= limits.PRIVATE_BUFFER_BYTES_MIN
@@ -467,7 +467,7 @@ def test_much_of_a_request_is_not_received_in_a_turn_that_is_used_up() -> None:
 def test_only_a_produce_may_announce_more_than_is_decoded() -> None:
     size = limits.DECODED_REQUEST_BYTES_MAX + 1
     peer = Peer()
-    peer.server.frame_bytes_max = peer.connection._frame_bytes_max = 100 << 20
+    peer.server.frame_bytes_max = peer.connection.frame_bytes_max = 100 << 20
     peer.stream.give(struct.pack(">i", size) + struct.pack(">hhi", 1, 13, 7))
     assert not peer.stream.is_open and peer.seen == []
 
@@ -479,7 +479,7 @@ def peers(count: int, *, bytes_max: int) -> list[Peer]:
     server.intake.bytes_max = bytes_max
     for peer in found:
         peer.server = peer.connection._server = server  # type: ignore[assignment]
-        peer.connection._frame_bytes_max = 10 << 20
+        peer.connection.frame_bytes_max = 10 << 20
     return found
 
 
@@ -594,3 +594,55 @@ def test_who_was_closed_while_it_waited_for_room_is_not_heard_of_again() -> None
     holder.server.turn()
     assert holder.server.intake.bytes_held == 0 and waiter.stream.readable is None
     assert waiter.seen == holder.seen == []
+
+
+def test_a_muted_connection_is_answered_and_not_read_until_all_its_pauses_are_over() -> None:
+    peer = Peer()
+
+    def answer_then_pause(body: bytes) -> bytes:
+        if body[7] < 3:
+            peer.connection.mute(1.0)
+        return frame(body[:8])
+
+    peer.behaviour = answer_then_pause
+    peer.connection.mute(1.0)
+    peer.stream.give(request(1) + request(2))
+    assert peer.numbers() == [] and peer.stream.readable is None
+    peer.server.later.pop(0)()
+    peer.server.turn()
+    peer.stream.give()
+    assert peer.stream.readable is not None
+    peer.stream.readable()
+    assert peer.numbers() == [1] and peer.stream.readable is None, (
+        "its own pause, and what came behind it waits"
+    )
+    peer.connection.mute(1.0)
+    peer.server.later.pop(0)()
+    peer.server.turn()
+    assert peer.numbers() == [1]
+    peer.server.later.pop(0)()
+    peer.server.turn()
+    assert peer.numbers() == [1, 2] and peer.stream.readable is None
+
+
+def test_a_muted_connection_that_is_closed_stays_closed() -> None:
+    peer = Peer()
+    peer.connection.mute(1.0)
+    peer.connection.close(None)
+    peer.server.later.pop(0)()
+    assert not peer.stream.is_open and peer.stream.readable is None
+
+
+def test_a_dispatch_that_is_replaced_serves_from_the_next_frame_on() -> None:
+    """As after an authentication: what lies behind it in the same buffer is served by the other."""
+    peer = Peer()
+
+    def first(connection: Connection, view: memoryview) -> bytes:
+        connection.dispatch = peer.dispatch
+        connection.frame_bytes_min = 8
+        return frame(b"12345678")
+
+    peer.connection.dispatch = first
+    peer.connection.frame_bytes_min = 0
+    peer.stream.give(frame(b"") + request(2))
+    assert peer.seen == [request(2)[4:]] and peer.stream.is_open

@@ -19,7 +19,7 @@ from moldau.controller.min_isr import decide_one_min_isr
 from moldau.controller.persistence import Fenced, PersistentImage
 from moldau.metadata.image import ClusterImage
 from moldau.runtime.ports import Runtime
-from moldau.store.port import SessionEnded, Store, Unknown, Watch
+from moldau.store.port import SessionEnded, Store, TooNew, Unknown, Watch
 
 log = logging.getLogger(__name__)
 
@@ -94,6 +94,11 @@ class Office:
                 break
             except Fenced as error:
                 log.info("another broker has become the controller: %s", error)
+                await self._on_lost()
+                return
+            except TooNew as error:
+                log.error("this broker cannot be the controller any more, and leaves it to others: %s", error)
+                await self._tasks.sleep(RETRY_PAUSE_S)
                 await self._on_lost()
                 return
             except (OSError, Unknown, SessionEnded) as error:

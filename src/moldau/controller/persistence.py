@@ -54,11 +54,19 @@ def base64_of(value: UUID) -> str:
 
 
 async def check_layout(store: Store) -> None:
-    """TooNew where the store has a later layout than this version knows. None is that of before it had a number."""
+    """TooNew where the store has a later layout than this version knows, OSError where it says none that can be read.
+    None is that of before it had a number.
+    """
     entry = await store.get(layout.LAYOUT)
-    if entry is not None and int(entry.value) > layout.LAYOUT_VERSION:
+    if entry is None:
+        return
+    if not entry.value.isdigit():
+        raise OSError(
+            f"the cluster store's entry {layout.LAYOUT} is damaged: it has {entry.value[:20]!r}, and no number"
+        )
+    if (number := int(entry.value)) > layout.LAYOUT_VERSION:
         raise TooNew(
-            f"the cluster store has layout {int(entry.value)}, and this version knows {layout.LAYOUT_VERSION} at most"
+            f"the cluster store has layout {number}, and this version knows {layout.LAYOUT_VERSION} at most"
         )
 
 
@@ -89,9 +97,10 @@ class PersistentImage:
         settle: Settle = lambda _image: (),
     ) -> PersistentImage:
         """Become the controller: claim the store with the next epoch, then read what is there, unless the warm image
-        is at exactly the position that the store had. Fenced where another was faster. `settle` says what must be
-        different before anything else is decided.
+        is at exactly the position that the store had. Fenced where another was faster, TooNew where a later version has
+        been the controller. `settle` says what must be different before anything else is decided.
         """
+        await check_layout(store)
         entry = await store.get(layout.STATE)
         before = _state_before(entry)
         claimed = ControllerState(

@@ -160,6 +160,14 @@ def test_a_store_says_which_layout_it_has_and_a_later_one_is_refused() -> None:
             TooNew, match=f"has layout 1000, and this version knows {layout.LAYOUT_VERSION} at most"
         ):
             await check_layout(store)
+        before = await store.get(layout.STATE)
+        with pytest.raises(TooNew):  # a later version has been the controller since this one began
+            await take_over(store)
+        assert await store.get(layout.STATE) == before
+
+        await store.multi([Put(layout.LAYOUT, b"\xff\xfe")])
+        with pytest.raises(OSError, match=r"entry /cluster/layout is damaged: it has b'.*', and no number"):
+            await check_layout(store)
 
     run(scene())
 

@@ -35,6 +35,7 @@ class AioKafka(Client):
         async def work() -> None:
             producer = AIOKafkaProducer(
                 bootstrap_servers=self.bootstrap_servers,
+                **self.security.aiokafka(),
                 compression_type=None if codec == "none" else codec,
                 enable_idempotence=idempotent,
                 acks="all",
@@ -61,6 +62,7 @@ class AioKafka(Client):
     async def _consumer(self) -> AsyncIterator[AIOKafkaConsumer]:
         consumer = AIOKafkaConsumer(
             bootstrap_servers=self.bootstrap_servers,
+            **self.security.aiokafka(),
             group_id=None,
             enable_auto_commit=False,
             auto_offset_reset="none",
@@ -109,6 +111,37 @@ class AioKafka(Client):
 
         return _run(work())
 
+    def read_in_group(self, topic: str, group: str, count: int) -> list[bytes | None]:
+        async def work() -> list[bytes | None]:
+            consumer = AIOKafkaConsumer(
+                topic,
+                bootstrap_servers=self.bootstrap_servers,
+                **self.security.aiokafka(),
+                group_id=group,
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+                isolation_level="read_committed",
+            )
+            async with consumer, asyncio.timeout(TIMEOUT_S):
+                values = [(await consumer.getone()).value for _ in range(count)]
+                await consumer.commit()
+            return values
+
+        return _run(work())
+
+    def transact(self, topic: str, values: Sequence[bytes], transactional_id: str) -> None:
+        async def work() -> None:
+            producer = AIOKafkaProducer(
+                bootstrap_servers=self.bootstrap_servers,
+                **self.security.aiokafka(),
+                transactional_id=transactional_id,
+            )
+            async with producer, producer.transaction():
+                for value in values:
+                    await producer.send(topic, value)
+
+        _run(work())
+
     def topics(self) -> dict[str, int]:
         async def work(admin: AIOKafkaAdminClient) -> dict[str, int]:
             return {topic["topic"]: len(topic["partitions"]) for topic in await admin.describe_topics()}
@@ -116,7 +149,7 @@ class AioKafka(Client):
         return _run(self._administer(work))
 
     async def _administer(self, work: Any) -> Any:
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap_servers)
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap_servers, **self.security.aiokafka())
         await admin.start()
         try:
             return await work(admin)

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from .security import OPEN, Security
+
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMEOUT_S = 20
 
@@ -46,9 +48,11 @@ class Client(ABC):
     """It refuses a bad topic before it asks the broker."""
     alters_incrementally: ClassVar[bool] = True
     replaces_configs: ClassVar[bool] = True
+    transacts: ClassVar[bool] = True
 
-    def __init__(self, bootstrap_servers: str) -> None:
+    def __init__(self, bootstrap_servers: str, security: Security = OPEN) -> None:
         self.bootstrap_servers = bootstrap_servers
+        self.security = security
 
     @abstractmethod
     def produce(
@@ -77,6 +81,14 @@ class Client(ABC):
     @abstractmethod
     def topics(self) -> dict[str, int]:
         """The topics, with their numbers of partitions."""
+
+    @abstractmethod
+    def read_in_group(self, topic: str, group: str, count: int) -> list[bytes | None]:
+        """So many values of a topic from its beginning, as a group's only member, which commits."""
+
+    def transact(self, topic: str, values: Sequence[bytes], transactional_id: str) -> None:
+        """Produce in one transaction, and commit it."""
+        raise NotImplementedError
 
     def create(self, topic: str, *, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         raise NotImplementedError

@@ -27,7 +27,7 @@ class Confluent(Client):
     @property
     def _base(self) -> dict[str, Any]:
         # Brokers come and go in these tests: what librdkafka has to say about it fills pages.
-        return {"bootstrap.servers": self.bootstrap_servers, "log_level": 0}
+        return {"bootstrap.servers": self.bootstrap_servers, "log_level": 0, **self.security.librdkafka()}
 
     def produce(
         self,
@@ -96,6 +96,35 @@ class Confluent(Client):
         finally:
             consumer.close()
         return received
+
+    def read_in_group(self, topic: str, group: str, count: int) -> list[bytes | None]:
+        settings = {"group.id": group, "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
+        consumer = Consumer({**self._base, **settings, "enable.auto.commit": False})
+        consumer.subscribe([topic])
+        values: list[bytes | None] = []
+        deadline = time.monotonic() + TIMEOUT_S
+        try:
+            while len(values) < count and time.monotonic() < deadline:
+                for message in consumer.consume(count - len(values), timeout=0.5):
+                    if message.error():
+                        raise Refused(message.error().code(), message.error().str())
+                    values.append(message.value())
+            if values:
+                consumer.commit(asynchronous=False)
+        finally:
+            consumer.close()
+        return values
+
+    def transact(self, topic: str, values: Sequence[bytes], transactional_id: str) -> None:
+        producer = Producer({**self._base, "transactional.id": transactional_id})
+        try:
+            producer.init_transactions(TIMEOUT_S)
+            producer.begin_transaction()
+            for value in values:
+                producer.produce(topic, value)
+            producer.commit_transaction(TIMEOUT_S)
+        except KafkaException as refused:
+            raise Refused(refused.args[0].code(), refused.args[0].str()) from refused
 
     def watermarks(self, topic: str, partition: int = 0) -> tuple[int, int]:
         consumer = self._consumer()

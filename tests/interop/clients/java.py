@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from kio.schema.errors import ErrorCode
 
-from bench.apache_kafka import ToolFailed, ToolRun, distribution
+from bench.apache_kafka import TOOL_JVM, ToolFailed, ToolRun, distribution
 
 from .base import TIMEOUT_S, Client, Message, Received, Refused
 
@@ -36,10 +38,15 @@ class JavaTools(Client):
     replaces_configs = False
 
     def run(self, tool: str, *arguments: str, stdin: str = "") -> ToolRun:
-        address = ("--bootstrap-server", self.bootstrap_servers)
-        words = (*arguments, *address) if tool in SUBCOMMAND_FIRST else (*address, *arguments)
-        with _refusals():
-            return distribution().run(tool, *words, stdin=stdin, timeout_s=TIMEOUT_S * 2)
+        address: tuple[str, ...] = ("--bootstrap-server", self.bootstrap_servers)
+        with tempfile.TemporaryDirectory() as folder, _refusals():
+            if settings := self.security.java():
+                file = Path(folder) / "client.properties"
+                file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+                address += ("--command-config", str(file))
+            words = (*arguments, *address) if tool in SUBCOMMAND_FIRST else (*address, *arguments)
+            jvm = [*TOOL_JVM, *self.security.java_flags()]
+            return distribution().run(tool, *words, stdin=stdin, timeout_s=TIMEOUT_S * 2, jvm=jvm)
 
     def produce(
         self,
@@ -88,6 +95,26 @@ class JavaTools(Client):
             *("--max-messages", str(count), "--timeout-ms", str(TIMEOUT_S * 1000), *properties),
         )
         return [_received(line) for line in done.stdout.split(MESSAGE_END)[:-1]]
+
+    def read_in_group(self, topic: str, group: str, count: int) -> list[bytes | None]:
+        done = self.run(
+            "console-consumer",
+            *("--topic", topic, "--group", group, "--from-beginning", "--isolation-level", "read_committed"),
+            *("--max-messages", str(count), "--timeout-ms", str(TIMEOUT_S * 1000)),
+        )
+        return [line.encode() for line in done.stdout.splitlines()]
+
+    def transact(self, topic: str, values: Sequence[bytes], transactional_id: str) -> None:
+        """One value as often as there are some: the tool picks payloads at random."""
+        (value,) = set(values)
+        with tempfile.NamedTemporaryFile(suffix=".txt") as payloads:
+            Path(payloads.name).write_bytes(value)
+            self.run(
+                "producer-perf-test",
+                *("--topic", topic, "--num-records", str(len(values)), "--throughput", "-1"),
+                *("--payload-file", payloads.name, "--transactional-id", transactional_id),
+                *("--transaction-duration-ms", "10000"),
+            )
 
     def watermarks(self, topic: str, partition: int = 0) -> tuple[int, int]:
         return self.offset_at(topic, -2, partition), self.offset_at(topic, -1, partition)

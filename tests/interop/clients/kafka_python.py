@@ -30,6 +30,7 @@ class KafkaPython(Client):
     ) -> None:
         producer = KafkaProducer(
             bootstrap_servers=self.bootstrap_servers,
+            **self.security.kafka_python(),
             compression_type=None if codec == "none" else codec,
             enable_idempotence=idempotent,
             acks="all",
@@ -54,6 +55,7 @@ class KafkaPython(Client):
     def _consumer(self) -> KafkaConsumer:
         return KafkaConsumer(
             bootstrap_servers=self.bootstrap_servers,
+            **self.security.kafka_python(),
             group_id=None,
             enable_auto_commit=False,
             auto_offset_reset="none",
@@ -74,6 +76,38 @@ class KafkaPython(Client):
                     )
         return received
 
+    def read_in_group(self, topic: str, group: str, count: int) -> list[bytes | None]:
+        consumer = KafkaConsumer(
+            topic,
+            bootstrap_servers=self.bootstrap_servers,
+            **self.security.kafka_python(),
+            group_id=group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+        )
+        values: list[bytes | None] = []
+        deadline = time.monotonic() + TIMEOUT_S
+        with closing(consumer), refusals():
+            while len(values) < count and time.monotonic() < deadline:
+                for records in consumer.poll(timeout_ms=500, max_records=count - len(values)).values():
+                    values += [record.value for record in records]
+            consumer.commit()
+        return values
+
+    def transact(self, topic: str, values: Sequence[bytes], transactional_id: str) -> None:
+        producer = KafkaProducer(
+            bootstrap_servers=self.bootstrap_servers,
+            **self.security.kafka_python(),
+            transactional_id=transactional_id,
+        )
+        with closing(producer), refusals():
+            producer.init_transactions()
+            producer.begin_transaction()
+            for value in values:
+                producer.send(topic, value)
+            producer.commit_transaction()
+
     def watermarks(self, topic: str, partition: int = 0) -> tuple[int, int]:
         place = TopicPartition(topic, partition)
         with closing(self._consumer()) as consumer:
@@ -92,7 +126,8 @@ class KafkaPython(Client):
 
     @contextmanager
     def _admin(self) -> Iterator[KafkaAdminClient]:
-        with closing(KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)) as admin, refusals():
+        client = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers, **self.security.kafka_python())
+        with closing(client) as admin, refusals():
             yield admin
 
     def create(self, topic: str, *, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:

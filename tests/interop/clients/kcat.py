@@ -26,6 +26,7 @@ class Kcat(Client):
     administers = False
     alters_incrementally = False
     replaces_configs = False
+    transacts = False
 
     def produce(
         self,
@@ -78,11 +79,21 @@ class Kcat(Client):
         listed = json.loads(self._kcat("-L", "-J"))
         return {topic["topic"]: len(topic["partitions"]) for topic in listed["topics"]}
 
+    def read_in_group(self, topic: str, group: str, count: int) -> list[bytes | None]:
+        settings = ("-X", "auto.offset.reset=earliest", "-X", "isolation.level=read_committed")
+        printed = self._kcat("-q", *settings, "-c", str(count), "-G", group, topic)
+        return list(printed.splitlines())
+
+    def _settings(self) -> list[str]:
+        return [
+            word for key, value in self.security.librdkafka().items() for word in ("-X", f"{key}={value}")
+        ]
+
     def _kcat(self, *arguments: str, stdin: bytes = b"") -> bytes:
         kcat = shutil.which("kcat")
         assert kcat, "the clients fixture makes sure that kcat is there"
         done = subprocess.run(
-            [kcat, "-b", self.bootstrap_servers, *arguments],
+            [kcat, "-b", self.bootstrap_servers, *self._settings(), *arguments],
             input=stdin,
             capture_output=True,
             timeout=TIMEOUT_S,

@@ -283,7 +283,7 @@ class Broker:
     async def _start(self) -> None:
         await self.tasks.in_thread(check_not_in_use, self.runtime.disk, self.config.log_dirs)
         self._listen()
-        await self.membership.join(self._reached_at(self._inter_broker_listener))
+        await self.membership.join(self._reached_at(self.config.inter_broker_listener.name))
         await self.feed.begin()
         self._load_dynamic_config()
         self.coordinators = Coordinators(self)
@@ -374,16 +374,11 @@ class Broker:
     # Addresses
 
     def _listen(self) -> None:
-        own = self.config["inter.broker.listener.name"]
+        own = self.config.inter_broker_listener.name
         self.listeners |= self._server.listen_on(self.config.listeners, own)
         if self.config["moldau.http.port"] >= 0:
             self.http = self._http.listen(self.config["moldau.http.host"], self.config["moldau.http.port"])
             self.exposed.loop_delay.start()
-
-    @property
-    def _inter_broker_listener(self) -> str:
-        name: str | None = self.config["inter.broker.listener.name"]
-        return name if name in self.listeners else next(iter(self.listeners))
 
     def _advertised(self, listener: str) -> Address:
         """Where others find this broker; no host is wherever they reach its machine."""
@@ -403,7 +398,7 @@ class Broker:
         broker = self.image.registered.get(broker_id)
         if broker is None:
             return None
-        address = broker.listeners.get(self._inter_broker_listener)
+        address = broker.listeners.get(self.config.inter_broker_listener.name)
         if address is None:
             address = next((found for found in broker.listeners.values() if found is not None), None)
         return None if address is None else (address[0] or self.host_name, address[1])

@@ -13,13 +13,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from moldau.config.key import ConfigError, Key, Update
+from moldau.config.listener_settings import split, unheard
 from moldau.config.listeners import (
     Endpoint,
     checked_advertised,
     checked_listeners,
+    inter_broker,
     parse_endpoints,
     protocol_map,
 )
+from moldau.config.ssl_keys import STORE_KEYS
 from moldau.config.table import BROKER_KEYS, TOPIC_KEYS, broker_key, unknown_broker_key
 from moldau.config.topic import TopicConfig, topic_defaults
 
@@ -41,6 +44,7 @@ class BrokerConfig:
         self._check()
         self.listeners = self._listeners()
         self.advertised_listeners = self._advertised_listeners()
+        self.inter_broker_listener = self._inter_broker_listener()
         #: What a topic with no settings of its own gets; shared by all of them.
         self.topic_defaults: TopicConfig = topic_defaults(self)
 
@@ -99,10 +103,14 @@ class BrokerConfig:
     def warnings(self) -> list[str]:
         """One line for each setting that was given and changes nothing."""
         keys = (broker_key(name) for name in self.static)
-        return [
+        inert = [
             f"{key.name} has no effect in Moldau: {_why(key)}"
             for key in keys
             if key is not None and not key.acts
+        ]
+        names = [*self._skipped_listeners(), *(endpoint.name for endpoint in self.listeners)]
+        return inert + [
+            f"{name} has no effect: there is no such listener" for name in unheard(self.static, names)
         ]
 
     def topic_default(self, topic_key: str) -> Any:
@@ -160,6 +168,14 @@ class BrokerConfig:
         advertised = parse_endpoints("advertised.listeners", self["advertised.listeners"] or [])
         return checked_advertised(advertised, self.listeners, self._skipped_listeners())
 
+    def _inter_broker_listener(self) -> Endpoint:
+        protocol = "security.inter.broker.protocol"
+        return inter_broker(
+            self.listeners,
+            self["inter.broker.listener.name"],
+            self[protocol] if self.is_set(protocol) else None,
+        )
+
     def _skipped_listeners(self) -> list[str]:
         return [name.upper() for name in self["controller.listener.names"]]
 
@@ -171,7 +187,8 @@ def _require(is_so: bool, text: str) -> None:
 
 
 def _why(key: Key) -> str:
-    return "not acted on yet" if key.name in BROKER_KEYS else key.doc
+    part = split(key.name)
+    return "not acted on yet" if (part.key if part else key.name) in BROKER_KEYS else key.doc
 
 
 def dynamic_names(names: Iterable[str], *, per_broker: bool) -> tuple[list[str], list[str]]:
@@ -182,3 +199,9 @@ def dynamic_names(names: Iterable[str], *, per_broker: bool) -> tuple[list[str],
     fixed = [key.name for key in keys if key.update is Update.READ_ONLY]
     own = [key.name for key in keys if key.update is Update.PER_BROKER and not per_broker]
     return fixed, own
+
+
+def without_listener(names: Iterable[str]) -> list[str]:
+    """Of changed names: those of key and trust stores, which change while the broker runs for one listener alone
+    (Kafka's `SslConfigs.RECONFIGURABLE_CONFIGS`)."""
+    return [name for name in names if name in STORE_KEYS]

@@ -10,6 +10,7 @@ from typing import Any
 
 from moldau.config.key import Check, Key, Range, Type, Update
 from moldau.config.replication_keys import REPLICATION
+from moldau.config.ssl_keys import SSL
 from moldau.config.topic_keys import FOREVER, TOPIC_KEYS_IN_ORDER
 from moldau.config.transaction_keys import TRANSACTIONS
 
@@ -452,6 +453,7 @@ OWN = (
 BROKER_KEY_GROUPS = (
     ("Identity and data", IDENTITY),
     ("Listeners and connections", CONNECTIONS),
+    ("TLS", SSL),
     ("The cluster and replication", REPLICATION),
     ("Topics", TOPICS),
     ("The log", LOG + LOG_DEFAULTS),

@@ -12,7 +12,14 @@ from collections.abc import Iterable
 
 from moldau.config.inert_keys import inert_keys
 from moldau.config.spelling import meant
-from moldau.config.table import BROKER_KEYS, OWN, TOPIC_KEYS, broker_key, unknown_broker_key
+from moldau.config.table import (
+    BROKER_KEYS,
+    OWN,
+    TOPIC_KEYS,
+    broker_key,
+    listener_key_meant,
+    unknown_broker_key,
+)
 
 OTHER_KAFKA_KEYS = frozenset(
     {
@@ -40,7 +47,7 @@ def _is_foreign(name: str) -> bool:
     lower = name.lower()
     if lower.startswith(OWN) or OWN + lower in BROKER_KEYS or lower in TOPIC_KEYS:
         raise unknown_broker_key(name)
-    if meant(name, [*BROKER_KEYS, *inert_keys()]):
+    if listener_key_meant(lower) or meant(name, [*BROKER_KEYS, *inert_keys()]):
         raise unknown_broker_key(name)
     return True
 

@@ -99,31 +99,14 @@ _REASONS = {
         sasl.oauthbearer.token.endpoint.url string
         sasl.server.callback.handler.class class
         sasl.server.max.receive.size int
-        security.inter.broker.protocol string
+    """,
+    "TLS is OpenSSL's, and needs no classes of Java": """
         security.providers string
-        ssl.allow.dn.changes boolean
-        ssl.allow.san.changes boolean
-        ssl.cipher.suites list per-broker
-        ssl.client.auth string per-broker
-        ssl.enabled.protocols list per-broker
-        ssl.endpoint.identification.algorithm string per-broker
         ssl.engine.factory.class class per-broker
-        ssl.key.password password per-broker
         ssl.keymanager.algorithm string per-broker
-        ssl.keystore.certificate.chain password per-broker
-        ssl.keystore.key password per-broker
-        ssl.keystore.location string per-broker
-        ssl.keystore.password password per-broker
-        ssl.keystore.type string per-broker
-        ssl.principal.mapping.rules string
-        ssl.protocol string per-broker
         ssl.provider string per-broker
         ssl.secure.random.implementation string per-broker
         ssl.trustmanager.algorithm string per-broker
-        ssl.truststore.certificates password per-broker
-        ssl.truststore.location string per-broker
-        ssl.truststore.password password per-broker
-        ssl.truststore.type string per-broker
     """,
     "one fetcher for each leader is enough on one event loop, with the system's buffer": """
         num.replica.fetchers int cluster-wide 1..

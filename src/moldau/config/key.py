@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from enum import Enum, IntEnum
+from hmac import compare_digest
 from typing import Any, NamedTuple, Protocol
 
 # Java's String.trim() removes everything up to the space, and nothing beyond ASCII.
@@ -20,6 +21,27 @@ _SPACE = re.compile(r"\s")
 VALUE_LENGTH_MAX = 256 * 1024
 """All throttled replicas of ten thousand partitions. A topic's settings are one entry of the store, and ZooKeeper takes
 1 MB of it."""
+
+
+class Password:
+    """The value of a key that is never shown: what prints it prints `[hidden]`."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        return self._text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Password) and compare_digest(self._text.encode(), other._text.encode())
+
+    def __hash__(self) -> int:
+        return hash(Password)
+
+    def __repr__(self) -> str:
+        return "[hidden]"  # as Kafka's
 
 
 class ConfigError(ValueError):
@@ -134,7 +156,7 @@ def parse_value(name: str, type_: Type, text: str) -> Any:
         if _SPACE.search(trimmed):
             items = [item.strip() for item in items]
         return list(dict.fromkeys(items))  # Kafka keeps the first of equal entries
-    return trimmed
+    return Password(trimmed) if type_ is Type.PASSWORD else trimmed
 
 
 def _parse_integer(name: str, type_: Type, text: str, trimmed: str) -> int:

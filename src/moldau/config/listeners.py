@@ -1,8 +1,7 @@
 """The keys `listeners`, `advertised.listeners` and `listener.security.protocol.map`, taken apart and checked.
 
 Kafka's rules: names and ports are unique, every name has a security protocol, only what listens can be
-advertised. Moldau serves PLAINTEXT; the listeners of Kafka's controllers (`controller.listener.names`) are
-left out.
+advertised. The listeners of Kafka's controllers (`controller.listener.names`) are left out.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ from typing import NamedTuple
 from moldau.config.key import ConfigError
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_SERVED = ("PLAINTEXT",)
+SERVED = ("PLAINTEXT",)
+"""The protocols that a listener may have; one of the others is refused at the start."""
 
 
 class Endpoint(NamedTuple):
@@ -23,6 +23,14 @@ class Endpoint(NamedTuple):
     host: str
     port: int
     protocol: str = "PLAINTEXT"
+
+    @property
+    def is_tls(self) -> bool:
+        return self.protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def is_sasl(self) -> bool:
+        return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -82,9 +90,9 @@ def checked_listeners(
             raise ConfigError(
                 f"listener.security.protocol.map: no security protocol for listener '{endpoint.name}'"
             )
-        if protocol not in _SERVED:
+        if protocol not in SERVED:
             raise ConfigError(
-                f"listeners: '{endpoint}' is {protocol}, and Moldau serves only {', '.join(_SERVED)} yet"
+                f"listeners: '{endpoint}' is {protocol}, and Moldau serves only {', '.join(SERVED)} yet"
             )
         names.add(endpoint.name)
         addresses.add((endpoint.host, endpoint.port))
@@ -114,3 +122,24 @@ def checked_advertised(
             raise ConfigError(f"advertised.listeners: '{endpoint.name}' is there twice")
         result[endpoint.name] = (endpoint.host, endpoint.port)
     return result
+
+
+def inter_broker(listeners: Sequence[Endpoint], name: str | None, protocol: str | None) -> Endpoint:
+    """The listener by which brokers talk to each other: the one of that name, else of that protocol's name, else the
+    first."""
+    if name is not None and protocol is not None:
+        raise ConfigError(
+            "Only one of inter.broker.listener.name and security.inter.broker.protocol should be set."
+        )
+    wanted = name.upper() if name is not None else protocol
+    if wanted is None:
+        return listeners[0]
+    found = next((endpoint for endpoint in listeners if endpoint.name == wanted), None)
+    if found is None:
+        key = "security.inter.broker.protocol" if name is None else "inter.broker.listener.name"
+        names = ",".join(endpoint.name for endpoint in listeners)
+        raise ConfigError(
+            f"requirement failed: {key} must be a listener name defined in listeners. The valid options based on "
+            f"currently configured listeners are {names}"
+        )
+    return found

@@ -14,7 +14,7 @@ from moldau.config.foreign import is_of_a_service
 from moldau.config.inert_keys import inert_keys
 from moldau.config.key import ConfigError
 from moldau.config.spelling import meant
-from moldau.config.table import BROKER_KEYS, OWN
+from moldau.config.table import BROKER_KEYS, OWN, broker_key
 
 PREFIX = "MOLDAU_"
 #: Variables of the command line that are not configuration keys.
@@ -164,7 +164,7 @@ def parse_variables(environment: Mapping[str, str]) -> Variables:
     names = {name.removeprefix(OWN): name for name in (*inert_keys(), *BROKER_KEYS)}
     for variable, value in given.items():
         asked = variable.removeprefix(PREFIX).lower().replace("_", ".")
-        if (name := names.get(asked)) is not None:
+        if (name := names.get(asked) or _listener_key(asked)) is not None:
             found.settings[name] = value
         elif (near := meant(asked, names)) is not None:
             raise ConfigError(
@@ -173,6 +173,12 @@ def parse_variables(environment: Mapping[str, str]) -> Variables:
         else:
             found.unknown.append(variable)
     return found
+
+
+def _listener_key(asked: str) -> str | None:
+    """`MOLDAU_LISTENER_NAME_OUTSIDE_SCRAM_SHA_256_...`: a variable cannot say `-`."""
+    name = asked.replace(".scram.sha.", ".scram-sha-")
+    return name if broker_key(name) is not None else None
 
 
 def variable_of(name: str) -> str:

@@ -12,6 +12,8 @@ from moldau.config.broker_keys import BROKER_KEY_GROUPS
 from moldau.config.group_keys import CLIENT_METRICS_KEYS_IN_ORDER, GROUP_BROKER_KEYS, GROUP_KEYS_IN_ORDER
 from moldau.config.inert_keys import inert_keys
 from moldau.config.key import ConfigError, Key
+from moldau.config.listener_settings import MECHANISMS, split
+from moldau.config.listener_settings import PREFIX as LISTENER_PREFIX
 from moldau.config.spelling import meant
 from moldau.config.topic_keys import TOPIC_KEYS_IN_ORDER
 
@@ -31,19 +33,18 @@ KEYS: tuple[Key, ...] = (
 
 OWN = "moldau."
 """What the names of Moldau's own keys begin with."""
-_LISTENER_PREFIX = "listener.name."
 
 
 def broker_key(name: str) -> Key | None:
     """The broker key of that name, Kafka's inert ones included; None where nobody knows it."""
-    key = BROKER_KEYS.get(name) or inert_keys().get(name)
-    if key is None and name.startswith(_LISTENER_PREFIX):
-        # A setting of one listener: `listener.name.internal.ssl.keystore.location`.
-        words = name[len(_LISTENER_PREFIX) :].split(".")
-        for start in range(1, len(words)):
-            if inert := inert_keys().get(".".join(words[start:])):
-                return inert._replace(name=name)
+    key = _unprefixed(name)
+    if key is None and (part := split(name)) is not None and (inner := _unprefixed(part.key)) is not None:
+        return inner._replace(name=name)
     return key
+
+
+def _unprefixed(name: str) -> Key | None:
+    return BROKER_KEYS.get(name) or inert_keys().get(name)
 
 
 def unknown_broker_key(name: str) -> ConfigError:
@@ -59,6 +60,19 @@ def unknown_broker_key(name: str) -> ConfigError:
     from difflib import get_close_matches
 
     names = [*BROKER_KEYS, *inert_keys()]
-    guess = OWN + lower if OWN + lower in BROKER_KEYS else meant(name, names)
+    guess = OWN + lower if OWN + lower in BROKER_KEYS else listener_key_meant(lower) or meant(name, names)
     guess = guess or next(iter(get_close_matches(lower, names, n=1, cutoff=0.75)), None)
     return ConfigError(f"unknown broker key '{name}'" + (f": did you mean '{guess}'?" if guess else ""))
+
+
+def listener_key_meant(lower: str) -> str | None:
+    """The listener's setting of which this name, in lower case, is a misspelling."""
+    if not lower.startswith(LISTENER_PREFIX):
+        return None
+    listener, _, rest = lower[len(LISTENER_PREFIX) :].partition(".")
+    mechanism, _, key = rest.partition(".")
+    front, rest = (f"{mechanism}.", key) if mechanism in MECHANISMS else ("", rest)
+    names = {*BROKER_KEYS, *inert_keys()}
+    inner = rest if rest in names else meant(rest, sorted(names))
+    whole = f"{LISTENER_PREFIX}{listener}.{front}{inner}"
+    return whole if inner and broker_key(whole) is not None else None

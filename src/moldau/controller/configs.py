@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.limits import CONFIGS_PER_RESOURCE_MAX
-from moldau.config.broker import BrokerConfig, dynamic_names
+from moldau.config.broker import BrokerConfig, dynamic_names, without_listener
 from moldau.config.group_keys import GROUP_BOUNDS
 from moldau.config.key import ConfigError, Key, Type, check_length, java_list
 from moldau.config.table import (
@@ -158,6 +158,11 @@ def _alter_broker(image: ClusterImage, config: BrokerConfig, asked: Alterations)
     fixed, own = dynamic_names([change.name for change in asked.changes], per_broker=per_broker)
     if fixed:
         raise _bad_request(f"Cannot update these configs dynamically: {java_list(fixed)}")
+    if shared := without_listener(change.name for change in asked.changes):
+        raise _bad_request(
+            "These security configs can be dynamically updated only per-listener using the listener prefix: "
+            f"{java_list(shared)}"
+        )
     if own:
         raise _bad_request(
             "Cannot update these configs at default cluster level, broker id must be specified: "

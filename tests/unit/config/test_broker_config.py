@@ -143,10 +143,31 @@ def test_listeners_may_be_several_and_ipv6() -> None:
     ]
 
 
+def test_brokers_talk_by_the_listener_that_is_named_or_has_the_protocols_name() -> None:
+    listeners = {
+        "listeners": "OUTSIDE://:9092,PLAINTEXT://:9093",
+        "listener.security.protocol.map": "OUTSIDE:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    }
+    assert BrokerConfig.parse(listeners).inter_broker_listener.name == "OUTSIDE"
+    by_protocol = BrokerConfig.parse({**listeners, "security.inter.broker.protocol": "PLAINTEXT"})
+    assert by_protocol.inter_broker_listener.name == "PLAINTEXT"
+    by_name = BrokerConfig.parse({**listeners, "inter.broker.listener.name": "PLAINTEXT"})
+    assert by_name.inter_broker_listener.name == "PLAINTEXT"
+
+
 @pytest.mark.parametrize(
     ("settings", "part"),
     [
-        ({"listeners": "SSL://:9093"}, "serves only PLAINTEXT"),
+        ({"listeners": "SASL_SSL://:9093"}, "serves only PLAINTEXT"),
+        ({"inter.broker.listener.name": "INSIDE"}, "must be a listener name defined in listeners"),
+        (
+            {"security.inter.broker.protocol": "SSL"},
+            "valid options based on currently configured listeners are",
+        ),
+        (
+            {"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"},
+            "Only one of inter.broker.listener.name and security.inter.broker.protocol should be set",
+        ),
         ({"listeners": "localhost:9092"}, "is not NAME://HOST:PORT"),
         ({"listeners": "PLAINTEXT://::1:9092"}, "in brackets"),
         ({"listeners": "PLAINTEXT://:70000"}, "is not NAME://HOST:PORT"),

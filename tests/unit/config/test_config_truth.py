@@ -14,6 +14,7 @@ DESCRIBING = (
     "broker_keys.py",
     "group_keys.py",
     "replication_keys.py",
+    "ssl_keys.py",
     "transaction_keys.py",
     "inert_keys.py",
     "topic_keys.py",

@@ -25,8 +25,8 @@ CALM_S = 0.2
 CALM_TRIES = 15
 """After an attack that made others wait, a broker is used again only when nobody waits any more."""
 MUCH_MB = 50
-BLOATED_MB = 100
-"""With so much left behind, the next attack gets a fresh broker: its figures are its own."""
+"""With so much left behind, the next attack gets a fresh broker: its figures are its own, and nobody waits each time
+for memory that does not come back."""
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class Runner:
             self._end()
             return Row(attack.name, 0, f"not prepared: {problem}", 0, 0, 0, 0, "no: not prepared")
         row = self._measure(attack, target, pinger, carry_out, time.monotonic() - started)
-        if row.serves != "yes" or attack.spoils or attack.wants_its_own or row.after_mb > BLOATED_MB:
+        if row.serves != "yes" or attack.spoils or attack.wants_its_own or row.after_mb > MUCH_MB:
             self._end()
         return row
 

@@ -28,6 +28,7 @@ COMMANDS = {
     "transaction": "List, describe and abort transactions.",
     "cluster": "Brokers, health, elections, and moving partitions.",
     "config": "Read and change the configuration of topics and brokers.",
+    "certs": "Make an authority, and certificates for brokers and clients.",
     "log": "Dump, verify and measure the files of a data folder.",
     "import": "Take over the data of an Apache Kafka 4 node.",
     "sql": "Query topics with SQL, on Spark, at a prompt or from a script.",

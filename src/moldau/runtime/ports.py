@@ -17,7 +17,10 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from moldau.runtime.tls import TlsContext, TlsSettings, TlsStream
 
 T = TypeVar("T")
 Buffer = bytes | bytearray | memoryview
@@ -257,9 +260,23 @@ class Net(Protocol):
         EACCES says what is wrong."""
         ...
 
-    async def connect(self, host: str, port: int, *, timeout_s: float) -> Stream:
+    def listen_tls(
+        self, host: str, port: int, accept: Callable[[TlsStream], None], context: Callable[[], TlsContext]
+    ) -> Listener:
+        """The same for streams that need a handshake, which is up to `accept` to begin. Each goes by the context of
+        its arrival."""
+        ...
+
+    async def connect(
+        self, host: str, port: int, *, timeout_s: float, tls: TlsContext | None = None
+    ) -> Stream:
         """Connect to a name or address. ConnectionRefusedError where nobody listens, TimeoutError when it
-        takes too long, OSError with EHOSTUNREACH where the name is not known."""
+        takes too long, OSError with EHOSTUNREACH where the name is not known; with `tls`, TlsError where the handshake
+        fails."""
+        ...
+
+    def tls_context(self, settings: TlsSettings) -> TlsContext:
+        """Make keys and certificates ready, which takes milliseconds. TlsSettingsError says why they do not serve."""
         ...
 
 

@@ -13,8 +13,9 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from moldau.runtime.ports import Address, Buffer, File, Stream
+from moldau.runtime.ports import Address, Buffer, File, Listener, Stream
 from moldau.runtime.supervision import Report
+from moldau.runtime.tls import TlsContext, TlsSettings, TlsSettingsError, TlsStream
 from moldau.sim.errors import os_error
 from moldau.sim.fabric import Fabric, Packet, Pipe
 from moldau.sim.loop import Life
@@ -29,6 +30,7 @@ WATCH_INTERVAL_S = 0.000_02
 SENDFILE_BYTES = 64 * 1024
 CONNECT_RETRY_S = 1.0
 ACCEPTED_MAX = 100_000
+NO_TLS = "the simulated network has no TLS"
 
 
 class SimStream:
@@ -292,6 +294,14 @@ class SimNet:
         self._fabric.trace.record(self._life.host, "listen", address, port)
         return listener
 
+    def listen_tls(
+        self, host: str, port: int, accept: Callable[[TlsStream], None], context: Callable[[], TlsContext]
+    ) -> Listener:
+        raise OSError(errno.EPROTONOSUPPORT, NO_TLS)
+
+    def tls_context(self, settings: TlsSettings) -> TlsContext:
+        raise TlsSettingsError(NO_TLS)
+
     def _own_address(self, host: str) -> str:
         if host in ANYWHERE:
             return host or "0.0.0.0"
@@ -308,8 +318,12 @@ class SimNet:
             for listener in self._station.listeners
         )
 
-    async def connect(self, host: str, port: int, *, timeout_s: float) -> SimStream:
+    async def connect(
+        self, host: str, port: int, *, timeout_s: float, tls: TlsContext | None = None
+    ) -> SimStream:
         self._life.check()
+        if tls is not None:
+            raise OSError(errno.EPROTONOSUPPORT, NO_TLS)
         target, address = self._resolve(host)
         try:
             async with asyncio.timeout(timeout_s):

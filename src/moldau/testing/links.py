@@ -13,6 +13,8 @@ from collections.abc import Callable
 
 from moldau.runtime.ports import Address, Listener, Net, Stream
 from moldau.runtime.real.net import RealStream
+from moldau.runtime.real.tls import RealTlsStream
+from moldau.runtime.tls import TlsContext, TlsSettings, TlsStream
 
 
 class Links:
@@ -22,7 +24,7 @@ class Links:
         self._lock = threading.Lock()
         self._brokers: dict[int, int] = {}  # by port
         self._cuts: set[frozenset[int]] = set()
-        self._streams: dict[frozenset[int], weakref.WeakSet[RealStream]] = {}
+        self._streams: dict[frozenset[int], weakref.WeakSet[RealStream | RealTlsStream]] = {}
 
     def know(self, broker: int, port: int) -> None:
         self._brokers[port] = broker
@@ -48,7 +50,7 @@ class Links:
         if pair in self._cuts:
             raise OSError(errno.EHOSTUNREACH, f"{address[0]}:{address[1]} is cut off by the test")
 
-    def add(self, pair: frozenset[int] | None, stream: RealStream, address: Address) -> None:
+    def add(self, pair: frozenset[int] | None, stream: RealStream | RealTlsStream, address: Address) -> None:
         """OSError where the link was cut while the connection was made."""
         if pair is not None:
             with self._lock:
@@ -71,11 +73,21 @@ class CuttableNet:
     def listen(self, host: str, port: int, accept: Callable[[Stream], None]) -> Listener:
         return self._net.listen(host, port, accept)
 
-    async def connect(self, host: str, port: int, *, timeout_s: float) -> Stream:
+    def listen_tls(
+        self, host: str, port: int, accept: Callable[[TlsStream], None], context: Callable[[], TlsContext]
+    ) -> Listener:
+        return self._net.listen_tls(host, port, accept, context)
+
+    def tls_context(self, settings: TlsSettings) -> TlsContext:
+        return self._net.tls_context(settings)
+
+    async def connect(
+        self, host: str, port: int, *, timeout_s: float, tls: TlsContext | None = None
+    ) -> Stream:
         pair = self._links.pair_of(self._broker, port)
         self._links.check(pair, (host, port))
-        stream = await self._net.connect(host, port, timeout_s=timeout_s)
-        if isinstance(stream, RealStream):
+        stream = await self._net.connect(host, port, timeout_s=timeout_s, tls=tls)
+        if isinstance(stream, RealStream | RealTlsStream):
             try:
                 self._links.add(pair, stream, (host, port))
             except OSError:

@@ -50,11 +50,12 @@ def real_runtime(
     """The ports over `loop`, or over the running one. Call it on the thread that runs the loop."""
     loop = loop or asyncio.get_running_loop()
     features = features or Features.detect()
+    tasks = RealTasks(loop, features)
     return Runtime(
         clock=RealClock(),
         random=RealRandom(),
-        tasks=RealTasks(loop, features),
-        net=RealNet(loop, features),
+        tasks=tasks,
+        net=RealNet(loop, features, tasks.in_thread),
         disk=RealDisk(features),
     )
 

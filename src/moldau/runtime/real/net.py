@@ -16,11 +16,15 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from moldau.runtime.ports import Address, Buffer, File, Stream
 from moldau.runtime.real.features import Features
 from moldau.runtime.real.files import RealFile, accepted_streams_bound
+from moldau.runtime.real.tls import Handshakes, RealTlsStream
+from moldau.runtime.real.tls_context import RealTlsContext
+from moldau.runtime.tls import TlsContext, TlsError, TlsSettings, TlsStream
 
 logger = logging.getLogger("moldau.net")
 
@@ -120,20 +124,19 @@ class RealStream:
 class RealListener:
     """One port on one or several addresses."""
 
-    __slots__ = ("_accept", "_loop", "_said_s", "_sendfile", "_sockets", "_timers", "address")
+    __slots__ = ("_accept", "_loop", "_make", "_said_s", "_sockets", "_timers", "address")
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         sockets: list[socket.socket],
-        accept: Callable[[Stream], None],
-        *,
-        sendfile: bool,
+        accept: Callable[[Any], None],
+        make: Callable[[socket.socket], Stream],
     ) -> None:
         self._loop = loop
         self._sockets = sockets
         self._accept = accept
-        self._sendfile = sendfile
+        self._make = make
         self._said_s = -SAID_EVERY_S
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self.address: Address = _plain_address(sockets[0].getsockname())
@@ -165,7 +168,7 @@ class RealListener:
 
     def _serve(self, connected: socket.socket) -> None:
         try:
-            stream = _stream(self._loop, connected, sendfile=self._sendfile)
+            stream = self._make(connected)
         except OSError:  # reset by its client meanwhile
             connected.close()
             return
@@ -189,35 +192,69 @@ class RealListener:
 
 
 class RealNet:
-    __slots__ = ("_loop", "_sendfile", "accepted_max")
+    __slots__ = ("_handshakes", "_loop", "_sendfile", "accepted_max")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, features: Features) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        features: Features,
+        in_thread: Callable[..., asyncio.Future[Any]] | None = None,
+    ) -> None:
         self.accepted_max = accepted_streams_bound()
         self._loop = loop
         self._sendfile = features.sendfile
+        self._handshakes = Handshakes(in_thread or partial(loop.run_in_executor, None))
 
     def listen(self, host: str, port: int, accept: Callable[[Stream], None]) -> RealListener:
         """A name is resolved here, on the loop: a listener's own name is an address or in the hosts file."""
-        for attempt in range(ANY_PORT_ATTEMPTS):
-            try:
-                sockets = _listening_sockets(host, port)
-            except OSError as error:
-                # A port that was free at the name's first address may be taken at its second.
-                if port or error.errno != errno.EADDRINUSE or attempt == ANY_PORT_ATTEMPTS - 1:
-                    raise
-            else:
-                break
-        return RealListener(self._loop, sockets, accept, sendfile=self._sendfile)
+        return RealListener(self._loop, _sockets_at(host, port), accept, self._plain)
 
-    async def connect(self, host: str, port: int, *, timeout_s: float) -> RealStream:
+    def listen_tls(
+        self, host: str, port: int, accept: Callable[[TlsStream], None], context: Callable[[], TlsContext]
+    ) -> RealListener:
+        def make(connected: socket.socket) -> RealTlsStream:
+            return self._secured(connected, context(), None)
+
+        return RealListener(self._loop, _sockets_at(host, port), accept, make)
+
+    async def connect(
+        self, host: str, port: int, *, timeout_s: float, tls: TlsContext | None = None
+    ) -> RealStream | RealTlsStream:
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._connect(host, port)
+                connected = await self._connect(host, port)
+                return await self._made_secure(connected, host, tls) if tls else self._plain(connected)
         except TimeoutError:
             reason = f"{host}:{port} did not answer within {timeout_s:g} s"
             raise TimeoutError(errno.ETIMEDOUT, reason) from None
 
-    async def _connect(self, host: str, port: int) -> RealStream:
+    def tls_context(self, settings: TlsSettings) -> RealTlsContext:
+        return RealTlsContext(settings)
+
+    def _plain(self, connected: socket.socket) -> RealStream:
+        _tune(connected)
+        return RealStream(self._loop, connected, sendfile=self._sendfile)
+
+    def _secured(self, connected: socket.socket, context: TlsContext, host: str | None) -> RealTlsStream:
+        assert isinstance(context, RealTlsContext)
+        _tune(connected)
+        addresses = _plain_address(connected.getsockname()), _plain_address(connected.getpeername())
+        return RealTlsStream(self._loop, self._handshakes, connected, addresses, context, host)
+
+    async def _made_secure(self, connected: socket.socket, host: str, tls: TlsContext) -> RealTlsStream:
+        stream = self._secured(connected, tls, host)
+        made: asyncio.Future[TlsError | None] = self._loop.create_future()
+        try:
+            stream.secure(lambda error: None if made.done() else made.set_result(error))
+            error = await made
+        except BaseException:
+            stream.close()
+            raise
+        if error is not None:
+            raise error
+        return stream
+
+    async def _connect(self, host: str, port: int) -> socket.socket:
         try:
             found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except socket.gaierror as error:
@@ -228,7 +265,7 @@ class RealNet:
             try:
                 connecting.setblocking(False)
                 await self._loop.sock_connect(connecting, address)
-                return _stream(self._loop, connecting, sendfile=self._sendfile)
+                return connecting
             except OSError as error:
                 connecting.close()
                 failure = failure or error
@@ -238,11 +275,21 @@ class RealNet:
         raise failure or _unknown_host(host, None)
 
 
-def _stream(loop: asyncio.AbstractEventLoop, connected: socket.socket, *, sendfile: bool) -> RealStream:
+def _tune(connected: socket.socket) -> None:
     connected.setblocking(False)
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-    return RealStream(loop, connected, sendfile=sendfile)
+
+
+def _sockets_at(host: str, port: int) -> list[socket.socket]:
+    for _ in range(ANY_PORT_ATTEMPTS - 1):
+        try:
+            return _listening_sockets(host, port)
+        except OSError as error:
+            # A port that was free at the name's first address may be taken at its second.
+            if port or error.errno != errno.EADDRINUSE:
+                raise
+    return _listening_sockets(host, port)
 
 
 def _listening_sockets(host: str, port: int) -> list[socket.socket]:

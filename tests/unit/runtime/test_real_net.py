@@ -124,6 +124,12 @@ class Exhausted:
         return getattr(self._listening, name)
 
 
+def plain_of(runtime: Runtime) -> Any:
+    """How its network makes streams of sockets."""
+    net: Any = runtime.net
+    return net._plain
+
+
 def test_a_listener_without_descriptors_rests_and_logs_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,7 +140,7 @@ def test_a_listener_without_descriptors_rests_and_logs_once(
         accepted: asyncio.Future[Stream] = loop.create_future()
         listening = real_net._listening_sockets("127.0.0.1", 0)[0]
         exhausted: Any = Exhausted(listening, refusals=3)
-        listener = RealListener(loop, [exhausted], accepted.set_result, sendfile=False)
+        listener = RealListener(loop, [exhausted], accepted.set_result, plain_of(runtime))
         client = await runtime.net.connect("127.0.0.1", listener.address[1], timeout_s=5)
         (await accepted).close()
         client.close()
@@ -153,7 +159,7 @@ def test_a_listener_can_be_closed_while_it_rests(monkeypatch: pytest.MonkeyPatch
         loop = asyncio.get_running_loop()
         listening = real_net._listening_sockets("127.0.0.1", 0)[0]
         exhausted: Any = Exhausted(listening, refusals=1)
-        listener = RealListener(loop, [exhausted], lambda stream: None, sendfile=False)
+        listener = RealListener(loop, [exhausted], lambda stream: None, plain_of(runtime))
         client = await runtime.net.connect("127.0.0.1", listener.address[1], timeout_s=5)
         while not exhausted.attempts:
             await runtime.tasks.sleep(0.001)

@@ -480,7 +480,7 @@ def _as_tls_error(error: OSError) -> TlsError:
         return error
     if isinstance(error, ssl.SSLCertVerificationError):
         return TlsError(f"the other side's certificate is not accepted: {error.verify_message}")
-    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ConnectionError):
         return TlsError("the other side has ended the connection during the handshake")
     if isinstance(error, ssl.SSLError):
         reason = error.reason or "unknown"

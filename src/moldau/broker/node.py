@@ -36,6 +36,7 @@ from moldau.broker.replicas import Replicas
 from moldau.broker.seldom import Seldom
 from moldau.broker.server import Server
 from moldau.broker.standing import standing_health
+from moldau.broker.tls import BrokerTls
 from moldau.config.broker import BrokerConfig
 from moldau.config.replication_keys import RACK_AWARE_SELECTOR
 from moldau.config.topic import TopicConfig, TopicConfigs
@@ -146,14 +147,16 @@ class Broker:
             idle_ms_max=config["connections.max.idle.ms"],
             queued_bytes_max=config["queued.max.request.bytes"],
         )
+        self.tls = BrokerTls(runtime)
         self._join_cluster(store, boot_id)
 
     def _join_cluster(self, store: Store, boot_id: str) -> None:
         """The parts by which this broker is one of several."""
         runtime = self.runtime
-        self.peers = Peers(runtime, f"broker {self.node_id}", self._address_of)
+        outward: Runtime = self.tls.for_peers(self.config)
+        self.peers: Peers = Peers(outward, f"broker {self.node_id}", self._address_of)
         silence_s_max = self.config["broker.session.timeout.ms"] / 1000
-        self.channel = ControllerChannel(runtime, self.node_id, lambda: self.active_controller, silence_s_max)
+        self.channel = ControllerChannel(outward, self.node_id, lambda: self.active_controller, silence_s_max)
         self.channel.others = self._others
         self.exposed = BrokerMetrics(self)
         self._http = HttpServer(runtime, self.line, self.exposed.exposition, self._health)
@@ -282,6 +285,7 @@ class Broker:
 
     async def _start(self) -> None:
         await self.tasks.in_thread(check_not_in_use, self.runtime.disk, self.config.log_dirs)
+        await self.tls.start(self.config)
         self._listen()
         await self.membership.join(self._reached_at(self.config.inter_broker_listener.name))
         await self.feed.begin()
@@ -304,6 +308,7 @@ class Broker:
         await self.replicas.begin_serving()
         await self.registrar.unfence()
         self.tasks.spawn(self._tick(), name="in-sync sets in time")
+        self.tasks.spawn(self.tls.look_on(), name="certificates in time")
         self._dispatcher.serve_clients()
         self.coordinators.on_serving()
         self.is_ready = True
@@ -375,7 +380,7 @@ class Broker:
 
     def _listen(self) -> None:
         own = self.config.inter_broker_listener.name
-        self.listeners |= self._server.listen_on(self.config.listeners, own)
+        self.listeners |= self._server.listen_on(self.config.listeners, own, self.tls.serving)
         if self.config["moldau.http.port"] >= 0:
             self.http = self._http.listen(self.config["moldau.http.host"], self.config["moldau.http.port"])
             self.exposed.loop_delay.start()
@@ -476,6 +481,7 @@ class Broker:
     def _load_dynamic_config(self) -> None:
         configs = self.image.broker_configs
         self.config = self.config.with_dynamic(configs.get("", {}), configs.get(str(self.node_id), {}))
+        self.tls.configure(self.config)
         self.fetch_bytes_max = self.config["fetch.max.bytes"]
         self._server.set_limits(self.config["max.connections"], self.config["max.connections.per.ip"])
         self.replication.leader_throttle.set_limit(self.config["leader.replication.throttled.rate"])

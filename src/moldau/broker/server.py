@@ -5,7 +5,8 @@ So does the number of descriptors that the process may have: some are kept for l
 have a listener of their own, they get in beside all that (Kafka's ConnectionQuotas, `protectedListener`).
 `max.connections.per.ip` refuses, and counts those that wait. A connection on which nothing happened for
 `connections.max.idle.ms`, or that waited as long, is closed. Where there is no room for more, so are those that have
-said nothing at all for SILENT_S_MAX: whoever opens all that there are and is silent keeps nobody out.
+said nothing at all for SILENT_S_MAX: whoever opens all that there are and is silent keeps nobody out. A connection of a
+TLS listener counts from its arrival, and is served once its handshake is made (`handshakes`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from moldau.base.limits import (
     CONNECTIONS_MIN,
@@ -26,9 +27,12 @@ from moldau.base.limits import (
     PRIVATE_BUFFER_BYTES_MIN,
     RECEIVE_BUFFER_BYTES,
     SILENT_S_MAX,
+    TLS_HANDSHAKES_MAX,
+    TLS_HANDSHAKES_SHARE,
 )
 from moldau.broker.backlog import Backlog
 from moldau.broker.connection import Connection
+from moldau.broker.handshakes import Handshakes
 from moldau.broker.intake import Intake
 from moldau.broker.metrics.counters import Metrics
 from moldau.broker.other_protocols import complaint, other_protocol
@@ -37,12 +41,14 @@ from moldau.broker.slot import Answer
 from moldau.config.listeners import Endpoint
 from moldau.runtime.line import Line
 from moldau.runtime.ports import Listener, Runtime, Stream, Timer
+from moldau.runtime.tls import TlsContext, TlsError, TlsStream
 from moldau.wire.frames import WireError
 
 log = logging.getLogger(__name__)
 
 IDLE_SWEEPS_PER_TIMEOUT = 4
 SEND_AWAY_POLL_S = 0.02
+ANONYMOUS = "User:ANONYMOUS"
 LOOK_INTERVAL_S = 5.0
 CLIENT_TOLD_OF_EVERY_S = 60.0
 LOOKS_PER_TURN = 200
@@ -54,9 +60,17 @@ SILENT_PAUSE_S = 0.005
 class Waiting(NamedTuple):
     """A connection that is held back."""
 
-    stream: Stream
+    stream: Stream | TlsStream
     listener_name: str
     since_s: float
+
+
+class Tls(NamedTuple):
+    """What a listener does before it serves."""
+
+    context: Callable[[], TlsContext]
+    principal_of: Callable[[bytes | None], str | None]
+    """Of the certificate that a client has shown, if any; None: it is not served."""
 
 
 class Server:
@@ -95,6 +109,10 @@ class Server:
         self._of_brokers_max = min(CONNECTIONS_OF_BROKERS_MAX, accepted_max // CONNECTIONS_OF_BROKERS_SHARE)
         self._descriptors_max = accepted_max - self._waiting_max - self._of_brokers_max
         """Of connections that are served, but for those that only brokers can have."""
+        at_once_max = max(CONNECTIONS_MIN, min(TLS_HANDSHAKES_MAX, accepted_max // TLS_HANDSHAKES_SHARE))
+        self._handshakes = Handshakes(runtime.clock, runtime.tasks, at_once_max)
+        self._tls: dict[str, Tls] = {}
+        """By listener."""
         self.connections_max = connections_max
         self.connections_per_ip_max = connections_per_ip_max
         self._per_ip: dict[str, int] = {}
@@ -115,15 +133,26 @@ class Server:
         self._to_look_at: deque[Connection] = deque()
         self._is_closing = False
 
-    def listen_on(self, endpoints: Iterable[Endpoint], of_brokers: str | None) -> dict[str, Listener]:
+    def listen_on(
+        self,
+        endpoints: Iterable[Endpoint],
+        of_brokers: str | None,
+        tls_of: Callable[[str], Tls | None] = lambda name: None,
+    ) -> dict[str, Listener]:
         """Serve all of these; the brokers' is the one of that name, else the first."""
-        found = {name: self.listen(name, host, port) for name, host, port, _ in endpoints}
+        found = {name: self.listen(name, host, port, tls_of(name)) for name, host, port, _ in endpoints}
         if len(found) > 1:
             self.protected_listener = of_brokers if of_brokers in found else next(iter(found))
         return found
 
-    def listen(self, name: str, host: str, port: int) -> Listener:
-        listener = self._net.listen(host, port, lambda stream: self._accept(stream, name))
+    def listen(self, name: str, host: str, port: int, tls: Tls | None = None) -> Listener:
+        if tls is None:
+            listener = self._net.listen(host, port, lambda stream: self._accept(stream, name))
+        else:
+            self._tls[name] = tls
+            listener = self._net.listen_tls(
+                host, port, lambda stream: self._accept(stream, name), tls.context
+            )
         self._listeners.append(listener)
         if self._sweep is None and self._idle_s_max > 0:
             self._schedule_sweep()
@@ -140,7 +169,7 @@ class Server:
         self.connections_per_ip_max = connections_per_ip_max
         self._admit_waiting()
 
-    def _accept(self, stream: Stream, listener_name: str) -> None:
+    def _accept(self, stream: Stream | TlsStream, listener_name: str) -> None:
         ip = stream.peer[0]
         count = self._per_ip.get(ip, 0)
         if count >= self.connections_per_ip_max:
@@ -155,7 +184,7 @@ class Server:
             return
         self._per_ip[ip] = count + 1
         if self._has_room(listener_name):
-            self._open(stream, listener_name)
+            self._admit(stream, listener_name)
             return
         self._say(f"a connection of {ip} waits: {len(self.connections)} are there", self._bound)
         self.metrics.connections_held_back += 1
@@ -175,15 +204,38 @@ class Server:
     def _has_room(self, listener_name: str) -> bool:
         """A protected listener has some beside the others', as it would not be one otherwise."""
         extra = self._of_brokers_max if listener_name == self.protected_listener else 0
-        return len(self.connections) < self._served_max + extra
+        return len(self.connections) + len(self._handshakes) < self._served_max + extra
 
     def _say(self, what: str, bound: str) -> None:
         if self._seldom(bound):
             log.warning("%s, which is all that %s allows", what, bound)
 
-    def _open(self, stream: Stream, listener_name: str) -> None:
+    def _admit(self, stream: Stream | TlsStream, listener_name: str) -> None:
+        tls = self._tls.get(listener_name)
+        if tls is None:
+            self._open(stream, listener_name, ANONYMOUS)
+        else:
+            secured = cast("TlsStream", stream)
+            self._handshakes.begin(secured, lambda error: self._secured(secured, listener_name, tls, error))
+
+    def _secured(self, stream: TlsStream, listener_name: str, tls: Tls, error: TlsError | None) -> None:
+        principal = None if error is not None else tls.principal_of(stream.certificate)
+        if principal is not None:
+            self.metrics.tls_handshakes += 1
+            self._open(stream, listener_name, principal)
+            return
+        self.metrics.tls_handshakes_failed += 1
+        client = stream.peer[0]
+        if self._tells_of_client((client, listener_name)):
+            why = error or "no rule of ssl.principal.mapping.rules gives its certificate a name"
+            log.warning("%s was not let in by the listener %s: %s", client, listener_name, why)
+        self._turn_away(stream)
+        self.tasks.call_soon(self._admit_waiting)
+
+    def _open(self, stream: Stream, listener_name: str, principal: str) -> None:
         self.metrics.connections_opened += 1
         connection = Connection(self, stream, listener_name, self._dispatch)
+        connection.principal = principal
         self.connections[connection] = None
         self._opened.append(connection)
         while self._opened and not self._opened[0].is_silent:
@@ -261,7 +313,7 @@ class Server:
             if self._per_ip[stream.peer[0]] > self.connections_per_ip_max:
                 self._turn_away(stream)
             else:
-                self._open(stream, listener_name)
+                self._admit(stream, listener_name)
 
     def _turn_away(self, stream: Stream) -> None:
         self._leave(stream.peer[0])
@@ -321,6 +373,7 @@ class Server:
             self._look.cancel()
         if self._silence is not None:
             self._silence.cancel()
+        self._handshakes.close()
         for waiting in self._waiting:
             waiting.stream.close()
         self._waiting.clear()

@@ -278,6 +278,7 @@ def too_new(error: OSError) -> CliError:
 
 async def start(broker: Broker, launch: Launch) -> None:
     from moldau.broker.membership import IdInUse
+    from moldau.config.key import ConfigError
     from moldau.log.folder import DataFolderError
     from moldau.store.port import TooNew
 
@@ -293,6 +294,8 @@ async def start(broker: Broker, launch: Launch) -> None:
         raise cannot_start(f"{sentence_case(wrong).rstrip('.')}.", advice) from error
     except TooNew as error:
         raise too_new(error) from error
+    except ConfigError as error:  # of a file that a setting names
+        raise wrong_config(str(error)) from error
     except OSError as error:
         raise explain_start(error, launch, broker.listeners) from error
 

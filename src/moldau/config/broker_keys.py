@@ -107,7 +107,7 @@ CONNECTIONS = (
         Type.STRING,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
         None,
-        "The security protocol of each listener name. A listener in use must be PLAINTEXT today.",
+        "The security protocol of each listener name. A listener in use must be PLAINTEXT or SSL today.",
         importance="low",
     ),
     _key(

@@ -41,7 +41,7 @@ _REASONS = {
         metadata.max.retention.ms long
         process.roles list
     """,
-    "TLS and SASL are not served yet": """
+    "SASL is not served yet": """
         authorizer.class.name string
         connection.failed.authentication.delay.ms int 0..
         connections.max.reauth.ms long

@@ -12,9 +12,6 @@ _PROTOCOLS_KNOWN = (*PROTOCOLS, "TLSv1.1", "TLSv1")
 STORE_TYPES = ("JKS", "PKCS12", "PEM")
 
 
-_ACTING = ("security.inter.broker.protocol",)
-
-
 class StoreType:
     """A format of key stores, in any case as Java takes it. JKS is told how to convert it where a store is opened."""
 
@@ -33,7 +30,7 @@ def _key(
     importance: str = "medium",
     update: Update = Update.PER_BROKER,
 ) -> Key:
-    return Key(name, type_, default, doc, check, update=update, importance=importance, acts=name in _ACTING)
+    return Key(name, type_, default, doc, check, update=update, importance=importance)
 
 
 SSL = (

@@ -56,6 +56,8 @@ class BrokerMetrics:
         yield from topic_samples(broker.replicas.traffic, list(broker.partitions.values()))
         yield from standing_samples(broker)
         yield plain("moldau_connections", broker.connection_count)
+        ends = [(labelled(listener=name), one.not_after_s) for name, one in broker.tls.certificates.items()]
+        yield Sample("moldau_tls_certificate_expiry_timestamp_seconds", tuple(ends))
         yield plain("moldau_partitions", len(broker.partitions))
         yield plain("moldau_partitions_offline", len(broker.offline))
         yield plain("moldau_topics", len(broker.image.topics))
@@ -84,6 +86,8 @@ def counter_samples(metrics: Metrics) -> Samples:
         ("moldau_connections_opened_total", metrics.connections_opened),
         ("moldau_connections_closed_total", metrics.connections_closed),
         ("moldau_connections_held_back_total", metrics.connections_held_back),
+        ("moldau_tls_handshakes_total", metrics.tls_handshakes),
+        ("moldau_tls_handshakes_failed_total", metrics.tls_handshakes_failed),
         ("moldau_malformed_requests_total", metrics.malformed_requests),
         ("moldau_unsupported_requests_total", metrics.unsupported_requests),
         ("moldau_produce_refused_total", metrics.produce_refused),

@@ -61,6 +61,8 @@ class Metrics:
     connections_opened: int = 0
     connections_closed: int = 0
     connections_held_back: int = 0
+    tls_handshakes: int = 0
+    tls_handshakes_failed: int = 0
     malformed_requests: int = 0
     unsupported_requests: int = 0
     produce_refused: int = 0

@@ -53,6 +53,13 @@ SECTIONS: Final[dict[str, tuple[Family, ...]]] = {
         _counter("moldau_connections_opened_total", "Connections accepted."),
         _counter("moldau_connections_closed_total", "Connections ended."),
         _counter("moldau_connections_held_back_total", "Connections that waited for max.connections."),
+        _counter("moldau_tls_handshakes_total", "TLS handshakes of clients that were made."),
+        _counter("moldau_tls_handshakes_failed_total", "TLS handshakes of clients that failed."),
+        _gauge(
+            "moldau_tls_certificate_expiry_timestamp_seconds",
+            "When the certificate of a listener expires, in seconds since 1970.",
+            "listener",
+        ),
         _counter("moldau_network_received_bytes_total", "Bytes received from clients."),
         _counter("moldau_network_sent_bytes_total", "Bytes sent to clients."),
     ),

@@ -1,0 +1,207 @@
+"""A broker's TLS: what each listener serves by, by what it connects to other brokers, and who clients are by their
+certificates.
+
+New certificates are taken up without a restart: when the files change, and when the settings do. What cannot be used
+leaves the old in force, with one line in the log. As in Kafka, a new certificate has the old one's distinguished name,
+and its host names, unless `ssl.allow.dn.changes` and `ssl.allow.san.changes` say otherwise. Connections that are open
+keep what they began with.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from moldau.broker.seldom import Seldom
+from moldau.broker.server import Tls
+from moldau.config.broker import BrokerConfig
+from moldau.config.key import ConfigError
+from moldau.config.listener_settings import ListenerSettings, settings_of
+from moldau.config.ssl_keys import SSL
+from moldau.runtime.ports import Listener, Net, Runtime, Stream
+from moldau.runtime.tls import TlsContext, TlsSettings, TlsSettingsError, TlsStream
+from moldau.security.tls.mapping import KEY as MAPPING_RULES
+from moldau.security.tls.mapping import PrincipalMapping
+from moldau.security.tls.names import subject_of
+from moldau.security.tls.settings import sides_of
+from moldau.security.tls.stores import Certificate, locations
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 10.0
+"""How often the files are looked at."""
+EXPIRY_WARNING_S = 14 * 86400.0
+EXPIRY_SAID_EVERY_S = 86400.0
+_ANONYMOUS = "User:ANONYMOUS"
+
+Stamp = tuple[object, ...]
+"""What the contexts were made of: it differs where they have to be made anew."""
+
+
+class InForce(NamedTuple):
+    """What one listener goes by now."""
+
+    server: TlsContext
+    client: TlsContext
+    own: Certificate
+    mapping: PrincipalMapping
+    stamp: Stamp
+
+
+class BrokerTls:
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._config: BrokerConfig | None = None
+        self._in_force: dict[str, InForce] = {}
+        self._refused: dict[str, Stamp] = {}
+        """What could not be used, and was said to."""
+        self._seldom = Seldom(runtime.clock, EXPIRY_SAID_EVERY_S)
+
+    async def start(self, config: BrokerConfig) -> None:
+        """ConfigError says what of a listener's settings or files cannot be used."""
+        self._config = config
+        for endpoint in config.listeners:
+            if endpoint.is_tls:
+                settings = settings_of(config, endpoint.name)
+                self._in_force[endpoint.name] = await self._runtime.tasks.in_thread(self._made, settings)
+        self._warn_of_expiry()
+
+    def serving(self, listener: str) -> Tls | None:
+        """What the server has to know of a listener; None where it does not speak TLS."""
+        if listener not in self._in_force:
+            return None
+        return Tls(lambda: self._in_force[listener].server, lambda shown: self.principal_of(listener, shown))
+
+    def for_peers(self, config: BrokerConfig) -> Runtime:
+        """The world for whoever connects to other brokers."""
+        endpoint = config.inter_broker_listener
+        if not endpoint.is_tls:
+            return self._runtime
+        net = PeerNet(self._runtime.net, lambda: self._in_force[endpoint.name].client)
+        return replace(self._runtime, net=net)
+
+    @property
+    def certificates(self) -> Mapping[str, Certificate]:
+        """By listener."""
+        return {name: one.own for name, one in self._in_force.items()}
+
+    def principal_of(self, listener: str, certificate: bytes | None) -> str | None:
+        """Of a client that has shown this certificate, or none; None where no rule gives it a name."""
+        if certificate is None:
+            return _ANONYMOUS
+        try:
+            name = self._in_force[listener].mapping.name_of(subject_of(certificate))
+        except ValueError:
+            return None
+        return None if name is None else f"User:{name}"
+
+    def configure(self, config: BrokerConfig) -> None:
+        """The settings may have changed: look at them at once."""
+        self._config = config
+        if self._in_force:
+            self._runtime.tasks.spawn(self.look(), name="certificates")
+
+    async def look_on(self) -> None:
+        """Look at the files, for ever."""
+        while self._in_force:
+            await self._runtime.tasks.sleep(LOOK_S)
+            await self.look()
+
+    async def look(self) -> None:
+        for listener, before in list(self._in_force.items()):
+            assert self._config is not None
+            settings = settings_of(self._config, listener)
+            stamp = await self._runtime.tasks.in_thread(self._stamp, settings)
+            if stamp == before.stamp or stamp == self._refused.get(listener):
+                continue
+            try:
+                made = await self._runtime.tasks.in_thread(self._made, settings)
+                _check_change(settings, before.own, made.own)
+            except ConfigError as error:
+                self._refused[listener] = stamp
+                log.error("listener %s goes on with the certificate that it has: %s", listener, error)
+                continue
+            self._refused.pop(listener, None)
+            self._in_force[listener] = made
+            log.info("listener %s has new certificates: %s", listener, made.own.subject)
+        self._warn_of_expiry()
+
+    def _made(self, settings: ListenerSettings) -> InForce:
+        """In a thread."""
+        stamp = self._stamp(settings)
+        sides = sides_of(settings, self._runtime.disk.read)
+        try:
+            make = self._runtime.net.tls_context
+            server, client = make(sides.server), make(sides.client)
+        except TlsSettingsError as error:
+            raise ConfigError(f"listener {settings.listener}: {error}") from None
+        return InForce(server, client, sides.own, PrincipalMapping(settings[MAPPING_RULES]), stamp)
+
+    def _stamp(self, settings: ListenerSettings) -> Stamp:
+        """In a thread: it looks at files."""
+        values = tuple(_hashable(settings[key.name]) for key in SSL)
+        return *values, *(self._state_of(path) for path in locations(settings))
+
+    def _state_of(self, path: str) -> object:
+        disk = self._runtime.disk
+        try:
+            return disk.modified_ms(path), disk.size(path)
+        except OSError as error:
+            return error.errno
+
+    def _warn_of_expiry(self) -> None:
+        now_s = self._runtime.clock.wall_ms() / 1000
+        for listener, one in self._in_force.items():
+            left_s = one.own.not_after_s - now_s
+            if left_s < EXPIRY_WARNING_S and self._seldom((listener, one.own.not_after_s)):
+                when = (
+                    f"expires in {left_s / 86400:.1f} days"
+                    if left_s > 0
+                    else "has expired: clients refuse it"
+                )
+                log.warning("the certificate of listener %s %s", listener, when)
+
+
+class PeerNet:
+    """The network by which a broker reaches others where they speak TLS: each connection it makes is secured."""
+
+    def __init__(self, net: Net, context: Callable[[], TlsContext]) -> None:
+        self._net = net
+        self._context = context
+
+    @property
+    def accepted_max(self) -> int:
+        return self._net.accepted_max
+
+    def listen(self, host: str, port: int, accept: Callable[[Stream], None]) -> Listener:
+        return self._net.listen(host, port, accept)
+
+    def listen_tls(
+        self, host: str, port: int, accept: Callable[[TlsStream], None], context: Callable[[], TlsContext]
+    ) -> Listener:
+        return self._net.listen_tls(host, port, accept, context)
+
+    def tls_context(self, settings: TlsSettings) -> TlsContext:
+        return self._net.tls_context(settings)
+
+    async def connect(
+        self, host: str, port: int, *, timeout_s: float, tls: TlsContext | None = None
+    ) -> Stream:
+        return await self._net.connect(host, port, timeout_s=timeout_s, tls=tls or self._context())
+
+
+def _hashable(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _check_change(settings: ListenerSettings, before: Certificate, after: Certificate) -> None:
+    """Kafka's `CertificateEntries.ensureCompatible`."""
+    if not settings["ssl.allow.dn.changes"] and before.subject != after.subject:
+        raise ConfigError(
+            f"Keystore DistinguishedName does not match:  existing={before.subject}, new={after.subject}"
+        )
+    if not settings["ssl.allow.san.changes"] and not before.hosts <= after.hosts:
+        missing = ", ".join(sorted(before.hosts - after.hosts))
+        raise ConfigError(f"Keystore SubjectAltNames do not match: the new one lacks {missing}")

@@ -28,7 +28,11 @@ class _UnderWay(NamedTuple):
 
 
 class Handshakes:
-    def __init__(self, clock: Clock, tasks: Tasks, at_once_max: int) -> None:
+    def __init__(
+        self, clock: Clock, tasks: Tasks, at_once_max: int, patience_s: float = SILENT_S_MAX
+    ) -> None:
+        """`patience_s`: how long one may have waited for its client where others find no place."""
+        self._patience_s = patience_s
         self._clock = clock
         self._tasks = tasks
         self._max = at_once_max
@@ -82,7 +86,7 @@ class Handshakes:
         one.done(TlsError(reason))
 
     def _make_room(self) -> None:
-        oldest_s = self._clock.monotonic() - SILENT_S_MAX
+        oldest_s = self._clock.monotonic() - self._patience_s
         for stream, _ in zip(self._under_way, range(LOOKED_AT_MAX), strict=False):
             if self._under_way[stream].since_s > oldest_s:
                 return

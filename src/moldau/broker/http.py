@@ -1,6 +1,7 @@
 """Metrics and health over HTTP, on a port of their own: `GET /metrics` (Prometheus), `GET /health` (JSON).
 
 A few lines of HTTP/1.1 on the same ports as everything else: one small request per connection, answered and closed.
+Over TLS where it has a certificate.
 
 Nobody keeps others from asking: a head that is too large or takes too long ends the connection, as does an answer that
 is not read in time. Where all places are taken, the exchange that has waited the longest for its client makes room,
@@ -24,8 +25,10 @@ from moldau.base.limits import (
     HTTP_HEAD_S_MAX,
     HTTP_WORK_SHARE,
 )
+from moldau.broker.handshakes import Handshakes
 from moldau.runtime.line import Line, Pace, Slices
 from moldau.runtime.ports import Listener, Runtime, Stream
+from moldau.runtime.tls import TlsContext, TlsStream
 
 log = logging.getLogger(__name__)
 
@@ -57,10 +60,23 @@ class HttpServer:
         self._asking: dict[_Exchange, None] = {}
         """Who waits for the metrics that are being made, which goes on where nobody does any more."""
         self._is_making = False
+        self._handshakes = Handshakes(runtime.clock, runtime.tasks, HTTP_CONNECTIONS_MAX, patience_s=0.0)
 
-    def listen(self, host: str, port: int) -> Listener:
-        self._listener = self._runtime.net.listen(host, port, self._accept)
+    def listen(self, host: str, port: int, context: Callable[[], TlsContext] | None = None) -> Listener:
+        net = self._runtime.net
+        if context is None:
+            self._listener = net.listen(host, port, self._accept)
+        else:
+            self._listener = net.listen_tls(host, port, self._secure, context)
         return self._listener
+
+    def _secure(self, stream: TlsStream) -> None:
+        if len(self._handshakes) >= 2 * HTTP_CONNECTIONS_MAX:
+            stream.close()
+        else:
+            self._handshakes.begin(
+                stream, lambda error: self._accept(stream) if error is None else stream.close()
+            )
 
     def _accept(self, stream: Stream) -> None:
         if len(self._open) >= HTTP_CONNECTIONS_MAX:
@@ -150,6 +166,7 @@ class HttpServer:
     def close(self) -> None:
         if self._listener is not None:
             self._listener.close()
+        self._handshakes.close()
         for exchange in list(self._open):
             exchange.close()
 

@@ -382,7 +382,8 @@ class Broker:
         own = self.config.inter_broker_listener.name
         self.listeners |= self._server.listen_on(self.config.listeners, own, self.tls.serving)
         if self.config["moldau.http.port"] >= 0:
-            self.http = self._http.listen(self.config["moldau.http.host"], self.config["moldau.http.port"])
+            host, port = self.config["moldau.http.host"], self.config["moldau.http.port"]
+            self.http = self._http.listen(host, port, self.tls.of_http)
             self.exposed.loop_delay.start()
 
     def _advertised(self, listener: str) -> Address:

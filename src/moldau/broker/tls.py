@@ -18,7 +18,7 @@ from moldau.broker.seldom import Seldom
 from moldau.broker.server import Tls
 from moldau.config.broker import BrokerConfig
 from moldau.config.key import ConfigError
-from moldau.config.listener_settings import ListenerSettings, settings_of
+from moldau.config.listener_settings import HTTP, HttpSettings, ListenerSettings, settings_of
 from moldau.config.ssl_keys import SSL
 from moldau.runtime.ports import Listener, Net, Runtime, Stream
 from moldau.runtime.tls import TlsContext, TlsSettings, TlsSettingsError, TlsStream
@@ -62,10 +62,11 @@ class BrokerTls:
     async def start(self, config: BrokerConfig) -> None:
         """ConfigError says what of a listener's settings or files cannot be used."""
         self._config = config
-        for endpoint in config.listeners:
-            if endpoint.is_tls:
-                settings = settings_of(config, endpoint.name)
-                self._in_force[endpoint.name] = await self._runtime.tasks.in_thread(self._made, settings)
+        names = [endpoint.name for endpoint in config.listeners if endpoint.is_tls]
+        if config["moldau.http.port"] >= 0 and config["moldau.http.ssl.keystore.location"]:
+            names.append(HTTP)
+        for name in names:
+            self._in_force[name] = await self._runtime.tasks.in_thread(self._made, _settings(config, name))
         self._warn_of_expiry()
 
     def serving(self, listener: str) -> Tls | None:
@@ -73,6 +74,11 @@ class BrokerTls:
         if listener not in self._in_force:
             return None
         return Tls(lambda: self._in_force[listener].server, lambda shown: self.principal_of(listener, shown))
+
+    @property
+    def of_http(self) -> Callable[[], TlsContext] | None:
+        """What the port of /metrics serves by; None where it does not speak TLS."""
+        return (lambda: self._in_force[HTTP].server) if HTTP in self._in_force else None
 
     def for_peers(self, config: BrokerConfig) -> Runtime:
         """The world for whoever connects to other brokers."""
@@ -112,7 +118,7 @@ class BrokerTls:
     async def look(self) -> None:
         for listener, before in list(self._in_force.items()):
             assert self._config is not None
-            settings = settings_of(self._config, listener)
+            settings = _settings(self._config, listener)
             stamp = await self._runtime.tasks.in_thread(self._stamp, settings)
             if stamp == before.stamp or stamp == self._refused.get(listener):
                 continue
@@ -121,7 +127,7 @@ class BrokerTls:
                 _check_change(settings, before.own, made.own)
             except ConfigError as error:
                 self._refused[listener] = stamp
-                log.error("listener %s goes on with the certificate that it has: %s", listener, error)
+                log.error("the certificate in force stays: %s", error)
                 continue
             self._refused.pop(listener, None)
             self._in_force[listener] = made
@@ -131,13 +137,14 @@ class BrokerTls:
     def _made(self, settings: ListenerSettings) -> InForce:
         """In a thread."""
         stamp = self._stamp(settings)
-        sides = sides_of(settings, self._runtime.disk.read)
         try:
+            sides = sides_of(settings, self._runtime.disk.read)
             make = self._runtime.net.tls_context
             server, client = make(sides.server), make(sides.client)
-        except TlsSettingsError as error:
+            mapping = PrincipalMapping(settings[MAPPING_RULES])
+        except (ConfigError, TlsSettingsError) as error:
             raise ConfigError(f"listener {settings.listener}: {error}") from None
-        return InForce(server, client, sides.own, PrincipalMapping(settings[MAPPING_RULES]), stamp)
+        return InForce(server, client, sides.own, mapping, stamp)
 
     def _stamp(self, settings: ListenerSettings) -> Stamp:
         """In a thread: it looks at files."""
@@ -196,12 +203,19 @@ def _hashable(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
+def _settings(config: BrokerConfig, listener: str) -> ListenerSettings:
+    return HttpSettings(config) if listener == HTTP else settings_of(config, listener)
+
+
 def _check_change(settings: ListenerSettings, before: Certificate, after: Certificate) -> None:
     """Kafka's `CertificateEntries.ensureCompatible`."""
     if not settings["ssl.allow.dn.changes"] and before.subject != after.subject:
         raise ConfigError(
-            f"Keystore DistinguishedName does not match:  existing={before.subject}, new={after.subject}"
+            f"listener {settings.listener}: Keystore DistinguishedName does not match:  existing={before.subject}, "
+            f"new={after.subject}"
         )
     if not settings["ssl.allow.san.changes"] and not before.hosts <= after.hosts:
         missing = ", ".join(sorted(before.hosts - after.hosts))
-        raise ConfigError(f"Keystore SubjectAltNames do not match: the new one lacks {missing}")
+        raise ConfigError(
+            f"listener {settings.listener}: Keystore SubjectAltNames do not match: the new one lacks {missing}"
+        )

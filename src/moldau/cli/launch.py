@@ -319,7 +319,8 @@ def facts(broker: Broker, launch: Launch) -> dict[str, str]:
     told = {"bootstrap_servers": broker.bootstrap_servers, "data": os.path.abspath(launch.config.log_dir)}
     if broker.http is not None:
         host, port = broker.http.address
-        told["http"] = f"http://{host}:{port}"
+        scheme = "https" if broker.tls.of_http else "http"
+        told["http"] = f"{scheme}://{host}:{port}"
     return told
 
 

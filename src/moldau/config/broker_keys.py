@@ -10,7 +10,7 @@ from typing import Any
 
 from moldau.config.key import Check, Key, Range, Type, Update
 from moldau.config.replication_keys import REPLICATION
-from moldau.config.ssl_keys import SSL
+from moldau.config.ssl_keys import HTTP_SSL, SSL
 from moldau.config.topic_keys import FOREVER, TOPIC_KEYS_IN_ORDER
 from moldau.config.transaction_keys import TRANSACTIONS
 
@@ -459,5 +459,5 @@ BROKER_KEY_GROUPS = (
     ("The log", LOG + LOG_DEFAULTS),
     ("Compaction", CLEANER),
     ("Transactions", TRANSACTIONS),
-    ("Moldau's own", OWN),
+    ("Moldau's own", OWN + HTTP_SSL),
 )

@@ -10,10 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from moldau.config.ssl_keys import STORE_KEYS
+
 if TYPE_CHECKING:
     from moldau.config.broker import BrokerConfig
 
 PREFIX = "listener.name."
+HTTP = "moldau.http"
+"""What the port of /metrics and /health is called among listeners."""
+HTTP_KEYS = {
+    "ssl.keystore.location": "moldau.http.ssl.keystore.location",
+    "ssl.keystore.password": "moldau.http.ssl.keystore.password",
+    "ssl.key.password": "moldau.http.ssl.key.password",
+    "ssl.truststore.location": "moldau.http.ssl.truststore.location",
+    "ssl.truststore.password": "moldau.http.ssl.truststore.password",
+    "ssl.client.auth": "moldau.http.ssl.client.auth",
+}
 MECHANISMS = ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer", "gssapi")
 _SECURITY = ("ssl.", "sasl.")
 _OTHERS = frozenset({"connections.max.reauth.ms", "max.connection.creation.rate", "principal.builder.class"})
@@ -69,6 +81,23 @@ class ListenerSettings:
 
     def _name(self, key: str) -> str | None:
         return next((name for p in self._prefixes if self._config.is_set(name := p + key)), None)
+
+
+class HttpSettings(ListenerSettings):
+    """Those of the port of /metrics and /health: `moldau.http.ssl.*`, and versions and ciphers of the broker's."""
+
+    __slots__ = ()
+
+    def __init__(self, config: BrokerConfig) -> None:
+        super().__init__(config, HTTP)
+
+    def __getitem__(self, key: str) -> Any:
+        if (own := HTTP_KEYS.get(key)) is not None:
+            return self._config[own]
+        return None if key in STORE_KEYS else self._config[key]
+
+    def is_set(self, key: str) -> bool:
+        return key not in STORE_KEYS and self._config.is_set(key)
 
 
 def settings_of(config: BrokerConfig, listener: str) -> ListenerSettings:

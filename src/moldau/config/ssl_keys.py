@@ -182,3 +182,27 @@ SSL = (
 STORE_KEYS = frozenset(
     key.name for key in SSL if key.name.startswith(("ssl.keystore.", "ssl.truststore.", "ssl.key."))
 )
+
+HTTP_PREFIX = "moldau.http."
+
+
+def _http_key(name: str, doc: str, default: str | None = None) -> Key:
+    key = next(key for key in SSL if key.name == name)
+    return key._replace(name=HTTP_PREFIX + name, doc=doc, default=default, update=Update.READ_ONLY)
+
+
+HTTP_SSL = (
+    _http_key(
+        "ssl.keystore.location",
+        "The file with private key and certificates of /metrics and /health, PEM or PKCS12. Set, they are served by "
+        "HTTPS alone.",
+    ),
+    _http_key("ssl.keystore.password", "The password of that key store, where it is PKCS12."),
+    _http_key("ssl.key.password", "The password of an encrypted private key in it, where it is PEM."),
+    _http_key(
+        "ssl.truststore.location",
+        "The file with the authorities' certificates for `moldau.http.ssl.client.auth`.",
+    ),
+    _http_key("ssl.truststore.password", "The password of that trust store, where it is PKCS12."),
+    _http_key("ssl.client.auth", "Whether who asks for /metrics and /health shows a certificate.", "none"),
+)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import aiokafka
 import kafka
@@ -188,19 +190,20 @@ def test_a_hundred_megabytes_go_in_and_come_out_whole(cluster: Cluster, folder: 
     consumer.close()
 
 
-def test_a_client_is_who_its_certificate_says(cluster: Cluster, folder: Folder) -> None:
-    principals = {}
-    for listener in ("SSL", "MUTUAL"):
-        before = set(broker_of(cluster)._server.connections)
-        admin = AdminClient(librdkafka(folder, cluster, listener))
+@pytest.mark.parametrize(("listener", "principal"), [("SSL", "User:ANONYMOUS"), ("MUTUAL", "User:alice")])
+def test_a_client_is_who_its_certificate_says(
+    cluster: Cluster, folder: Folder, listener: str, principal: str
+) -> None:
+    admin = AdminClient(librdkafka(folder, cluster, listener))
+
+    def is_known() -> bool:
         admin.list_topics(timeout=PATIENCE_S)
-        principals[listener] = {
-            one.principal
-            for one in broker_of(cluster)._server.connections
-            if one not in before and one.listener_name == listener
-        }
-        del admin
-    assert principals == {"SSL": {"User:ANONYMOUS"}, "MUTUAL": {"User:alice"}}
+        served = list(broker_of(cluster)._server.connections)
+        principals = {one.principal for one in served if one.listener_name == listener}
+        assert principals <= {principal}
+        return bool(principals)
+
+    wait_for(is_known)
 
 
 def test_a_client_without_a_certificate_is_not_let_in_where_one_is_required(
@@ -262,6 +265,28 @@ def test_clients_that_open_and_say_nothing_hold_up_nobody_and_count_for_their_ad
         wait_for(lambda: "127.0.0.1" not in broker_of(cluster)._server._per_ip)
 
 
+def test_metrics_are_served_over_tls_where_they_have_a_certificate(folder: Folder) -> None:
+    more = {
+        "moldau.http.port": "0",
+        "moldau.http.ssl.keystore.location": folder["broker.pem"],
+        "moldau.http.ssl.client.auth": "required",
+        "moldau.http.ssl.truststore.location": folder["ca.pem"],
+    }
+    with Cluster(config=settings(folder, **more)) as cluster:
+        host, port = broker_of(cluster).http.address
+        silent = [socket.create_connection((host, port)) for _ in range(100)]
+        context = ssl.create_default_context(cafile=folder["ca.pem"])
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            urlopen(f"https://localhost:{port}/metrics", context=context, timeout=PATIENCE_S).read()
+        context.load_cert_chain(folder["alice.crt"], folder["alice.key"])
+        with urlopen(f"https://localhost:{port}/metrics", context=context, timeout=PATIENCE_S) as answer:
+            assert b'expiry_timestamp_seconds{listener="moldau.http"}' in answer.read()
+        with pytest.raises((URLError, ConnectionError)):
+            urlopen(f"http://localhost:{port}/metrics", timeout=PATIENCE_S).read()
+        for one in silent:
+            one.close()
+
+
 # ---- new certificates ----
 
 
@@ -293,9 +318,9 @@ def test_a_new_certificate_in_the_file_is_taken_up_and_a_broken_one_is_not(
     with caplog.at_level(logging.INFO), Cluster(config=settings(own_folder)) as cluster:
         before = shown_by(cluster, own_folder)
         own_folder.write("broker.pem", b"-----BEGIN CERTIFICATE-----\nbroken")
-        wait_for(lambda: "goes on with the certificate" in caplog.text)
+        wait_for(lambda: "the certificate in force stays" in caplog.text)
         time.sleep(0.3)
-        said = [r for r in caplog.records if "listener SSL goes on" in r.getMessage()]
+        said = [r for r in caplog.records if "stays: listener SSL:" in r.getMessage()]
         assert len(said) == 1
         assert shown_by(cluster, own_folder) == before
         other = own_folder.issue("broker", "CN=another,O=Acme")

@@ -25,16 +25,15 @@ class Sides:
 
 def sides_of(settings: ListenerSettings, read: Read) -> Sides:
     """Reads files."""
-    where = f"listener {settings.listener}"
     own = key_store(settings, read)
     if own is None:
-        raise ConfigError(f"{where} speaks TLS: set ssl.keystore.location, or ssl.keystore.key and its chain")
+        raise ConfigError("for TLS, set ssl.keystore.location, or ssl.keystore.key and its chain")
     trusted = trust_store(settings, read)
     auth = ClientAuth(settings["ssl.client.auth"])
     if auth is not ClientAuth.NONE and not trusted:
         raise ConfigError(
-            f"{where}: with ssl.client.auth={auth.value}, ssl.truststore.location or ssl.truststore.certificates has "
-            "to say whose certificates are good"
+            f"with ssl.client.auth={auth.value}, ssl.truststore.location or ssl.truststore.certificates has to say "
+            "whose certificates are good"
         )
     versions = versions_of(settings)
     ciphers = ciphers_of(settings["ssl.cipher.suites"])
@@ -44,9 +43,7 @@ def sides_of(settings: ListenerSettings, read: Read) -> Sides:
         has_suites = {"TLSv1.2": ciphers.tls_1_2, "TLSv1.3": ciphers.tls_1_3}
         versions = tuple(version for version in versions if has_suites[version])
         if not versions:
-            raise ConfigError(
-                f"{where}: no version in ssl.enabled.protocols has a suite in ssl.cipher.suites"
-            )
+            raise ConfigError("no version in ssl.enabled.protocols has a suite in ssl.cipher.suites")
     checks_host = bool(settings["ssl.endpoint.identification.algorithm"])
 
     def side(is_server: bool) -> TlsSettings:
@@ -72,8 +69,5 @@ def versions_of(settings: ListenerSettings) -> tuple[str, ...]:
     if settings.is_set("ssl.protocol") and newest in PROTOCOLS:
         versions = tuple(version for version in versions if version <= newest)
     if not versions:
-        raise ConfigError(
-            f"listener {settings.listener}: neither TLSv1.2 nor TLSv1.3 is left by ssl.enabled.protocols and "
-            "ssl.protocol"
-        )
+        raise ConfigError("neither TLSv1.2 nor TLSv1.3 is left by ssl.enabled.protocols and ssl.protocol")
     return versions

@@ -148,12 +148,14 @@ class Broker:
             queued_bytes_max=config["queued.max.request.bytes"],
         )
         self.tls = BrokerTls(runtime)
+        self.outward: Runtime
+        """The world as whoever connects to other brokers sees it."""
         self._join_cluster(store, boot_id)
 
     def _join_cluster(self, store: Store, boot_id: str) -> None:
         """The parts by which this broker is one of several."""
         runtime = self.runtime
-        outward: Runtime = self.tls.for_peers(self.config)
+        outward = self.outward = self.tls.for_peers(self.config)
         self.peers: Peers = Peers(outward, f"broker {self.node_id}", self._address_of)
         silence_s_max = self.config["broker.session.timeout.ms"] / 1000
         self.channel = ControllerChannel(outward, self.node_id, lambda: self.active_controller, silence_s_max)

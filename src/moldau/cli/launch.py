@@ -209,7 +209,7 @@ async def serve(
     try:
         await start(broker, launch)
         if launch.min_isr is not None:
-            await bring_into_force(runtime, reached_here(broker), launch.min_isr)
+            await bring_into_force(broker.outward, reached_here(broker), launch.min_isr)
         if launch.is_daemon:
             warn_of_file(launch.config, broker.config[MIN_ISR])
         warn_of_shortages(broker, launch)
@@ -243,8 +243,8 @@ def warn_of_shortages(broker: Broker, launch: Launch) -> None:
 
 
 def reached_here(broker: Broker) -> Address:
-    """Where this process reaches its own broker."""
-    host, port = next(iter(broker.listeners.values())).address
+    """Where this process reaches its own broker, as another broker would."""
+    host, port = broker.listeners[broker.config.inter_broker_listener.name].address
     return "localhost" if host in ("", "0.0.0.0", "::") else host, port
 
 

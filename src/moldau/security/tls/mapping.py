@@ -111,8 +111,12 @@ def _replacement(text: str, groups: int) -> list[str | int]:
             if int(digits) <= groups:
                 parts.append(int(digits))
                 position += len(digits)
-            else:
+            elif groups:
                 parts.append("$")
+            else:
+                raise ConfigError(f"{KEY}: '{text}' names a group, and its pattern has none")
+        elif letter == "$":
+            raise ConfigError(f"{KEY}: a dollar that is one is written \\$, unlike in '{text}'")
         else:
             parts.append(letter)
     return parts

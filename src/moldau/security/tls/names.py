@@ -20,15 +20,9 @@ _WORDS = {
     "0.9.2342.19200300.100.1.1": "UID",
 }
 _SEQUENCE, _SET, _OID = 0x30, 0x31, 0x06
-_STRINGS = {
-    0x0C: "utf-8",
-    0x13: "utf-8",  # PrintableString
-    0x14: "latin-1",  # T61String, as Java reads it
-    0x16: "utf-8",  # IA5String
-    0x1B: "utf-8",  # GeneralString
-    0x1C: "utf-32-be",  # UniversalString
-    0x1E: "utf-16-be",  # BMPString
-}
+_STRINGS = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
+"""Tags of values that are printed as text: UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString.
+Java takes all of them for UTF-8, which is right for ASCII and for the first."""
 _ESCAPED = frozenset(',=+<>#;"\\')
 
 
@@ -96,10 +90,9 @@ def _two(attribute: Element) -> tuple[Element, Element]:
 def _attribute(type_: Element, value: Element) -> str:
     oid = _oid(type_[1])
     word = _WORDS.get(oid)
-    encoding = _STRINGS.get(value[0])
-    if word is None or encoding is None:
+    if word is None or value[0] not in _STRINGS:
         return f"{word or oid}=#{value[2].hex()}"
-    return f"{word}={_escaped(value[1].decode(encoding, 'replace'))}"
+    return f"{word}={_escaped(value[1].decode('utf-8', 'replace'))}"
 
 
 def _oid(data: bytes) -> str:

@@ -66,6 +66,9 @@ def test_rules_are_read_and_applied_as_kafka_does(rules: str, subject: str, name
         "RULE:^CN=(.*?$/$1/",
         "RULE:^(?=CN)(.*)$/$1/",
         r"RULE:^CN=(.*),OU=\1$/$1/",
+        "RULE:^CN=.*$/$1/",
+        "RULE:^CN=(.*)$/$a/",
+        "RULE:^CN=(.*)$/a$/",
         "DEFAULT," * (RULES_MAX + 1),
     ],
 )

@@ -53,9 +53,20 @@ def test_a_subject_is_printed_as_java_prints_it(parts: list[Part | list[Part]], 
     assert text_of(*parts) == text
 
 
-def test_strings_of_other_kinds_are_read_by_their_kind() -> None:
-    name = x509.Name([x509.NameAttribute(CN, "größe", _type=_ASN1Type.BMPString)])
-    assert rfc_2253(name.public_bytes()) == "CN=größe"
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        (_ASN1Type.PrintableString, "plain", "CN=plain"),
+        (_ASN1Type.IA5String, "plain", "CN=plain"),
+        (_ASN1Type.T61String, "plain", "CN=plain"),
+        (_ASN1Type.UniversalString, "a", "CN=#1c0400000061"),
+        (_ASN1Type.BMPString, "a+", "CN=\\00a\\00\\+"),
+    ],
+)
+def test_strings_of_other_kinds_are_printed_as_java_prints_them(
+    kind: _ASN1Type, value: str, text: str
+) -> None:
+    assert rfc_2253(x509.Name([x509.NameAttribute(CN, value, _type=kind)]).public_bytes()) == text
 
 
 def test_the_subject_of_a_certificate_is_found() -> None:

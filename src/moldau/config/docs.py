@@ -44,7 +44,8 @@ A key marked *no effect yet* is checked, stored and shown, and changes nothing t
 def configuration_page() -> str:
     parts = [_HEAD, "## Topic keys\n", _table(TOPIC_KEYS_IN_ORDER, "Broker's default")]
     for title, keys in BROKER_KEY_GROUPS:
-        parts += [f"## Broker keys: {title[0].lower()}{title[1:]}\n", _table(keys, "Change")]
+        name = title if title.isupper() else title[0].lower() + title[1:]
+        parts += [f"## Broker keys: {name}\n", _table(keys, "Change")]
     parts += ["## Broker keys: groups\n", _table(GROUP_BROKER_KEYS, "Change")]
     parts += ["## Group keys\n", _table(GROUP_KEYS_IN_ORDER, "Broker's default")]
     parts += ["## Client metrics keys\n", _table(CLIENT_METRICS_KEYS_IN_ORDER, "Broker's default")]

@@ -322,3 +322,43 @@ ACL_NAME_REMEMBERED_LETTERS_MAX = 300
 
 ACL_PATTERNS_PER_PAUSE = 500
 """ACLs that are looked through in one go: a millisecond."""
+
+SCRAM_MESSAGE_BYTES_MAX = 8 * 1024
+SASL_TOKEN_BYTES_MAX = 64 * 1024
+"""One message of a client that says who it is: of SCRAM, and of any mechanism. A longer one is refused; a frame of them
+is bounded by `sasl.server.max.receive.size` before."""
+
+AUTHENTICATION_S_MAX = 30.0
+AUTHENTICATION_FRAMES_MAX = 10
+"""How long a client may take to say who it is, and with how many frames. Four are enough for every mechanism."""
+
+AUTHENTICATING_MAX = 2_000
+"""Connections that have not said who they are; with more, the oldest is closed. A client needs milliseconds."""
+
+GUESSES_FREE = 5
+GUESS_DELAY_S_MAX = 2.0
+GUESSES_WAITING_PER_ADDRESS_MAX = 50
+GUESSING_ADDRESSES_MAX = 10_000
+"""Failed authentications of an address within a minute that wait no longer than
+`connection.failed.authentication.delay.ms`; how long the next ones wait for their answer at most; how many of an
+address do at the same time; and how many addresses are remembered, some 2 MB."""
+
+GUESSES_HELD_MAX = 256
+"""Messages of clients whose address has as many failures waiting as may: they are looked at when one of these is over.
+With more, the connection is closed."""
+
+USERS_MAX = 100_000
+USER_NAME_LETTERS_MAX = 1_000
+SCRAM_SALT_BYTES_MAX = 1_024
+"""SCRAM users of a cluster, letters of a name, and bytes of a salt. More are refused with UNACCEPTABLE_CREDENTIAL;
+Kafka has no such limits."""
+
+TOKEN_KEYS_MAX = 100
+TOKEN_KEYS_TRIED_MAX = 4
+"""Keys that are read of a JWKS, and how many are tried on a token that does not say by which it is signed."""
+
+JWKS_BYTES_MAX = 1024 * 1024
+JWKS_FETCH_S_MAX = 10.0
+JWKS_EARLY_REFRESH_S_MIN = 10.0
+"""The keys of tokens: how large their file may be, how long fetching it may take, and how often it is fetched because a
+token names a key that is not there."""

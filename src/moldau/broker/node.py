@@ -14,7 +14,7 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.broker import data_folders
@@ -69,6 +69,9 @@ from moldau.replication.replication import Replication
 from moldau.runtime.line import Line
 from moldau.runtime.ports import Address, Listener, Runtime
 from moldau.store.port import Store
+
+if TYPE_CHECKING:
+    from moldau.broker.authentication import Authentication
 
 log = logging.getLogger(__name__)
 
@@ -150,7 +153,18 @@ class Broker:
         self.tls = BrokerTls(runtime)
         self.outward: Runtime
         """The world as whoever connects to other brokers sees it."""
+        self._authentication = self._guard(config) if config.sasl else None
         self._join_cluster(store, boot_id)
+
+    def _guard(self, config: BrokerConfig) -> Authentication:
+        """Listeners with SASL serve nobody who has not said who it is."""
+        from moldau.broker.authentication import Authentication
+
+        found = Authentication(
+            self, self._dispatcher, config.sasl, frame_bytes_max=config["socket.request.max.bytes"]
+        )
+        self._server.welcome = found.welcome
+        return found
 
     def _join_cluster(self, store: Store, boot_id: str) -> None:
         """The parts by which this broker is one of several."""
@@ -233,6 +247,8 @@ class Broker:
     def _close(self) -> None:
         self.is_ready = False
         self._server.close()
+        if self._authentication is not None:
+            self._authentication.close()
         self._http.close()
         self.exposed.loop_delay.stop()
         self.registrar.close()

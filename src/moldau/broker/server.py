@@ -113,6 +113,8 @@ class Server:
         self._handshakes = Handshakes(runtime.clock, runtime.tasks, at_once_max)
         self._tls: dict[str, Tls] = {}
         """By listener."""
+        self.welcome: Callable[[Connection], object] = lambda _connection: None
+        """Called for each connection before anything of it is served."""
         self.connections_max = connections_max
         self.connections_per_ip_max = connections_per_ip_max
         self._per_ip: dict[str, int] = {}
@@ -236,6 +238,7 @@ class Server:
         self.metrics.connections_opened += 1
         connection = Connection(self, stream, listener_name, self._dispatch)
         connection.principal = principal
+        self.welcome(connection)
         self.connections[connection] = None
         self._opened.append(connection)
         while self._opened and not self._opened[0].is_silent:

@@ -10,7 +10,7 @@ else the default.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moldau.config.key import ConfigError, Key, Update
 from moldau.config.listener_settings import split, unheard
@@ -25,6 +25,9 @@ from moldau.config.listeners import (
 from moldau.config.ssl_keys import STORE_KEYS
 from moldau.config.table import BROKER_KEYS, TOPIC_KEYS, broker_key, unknown_broker_key
 from moldau.config.topic import TopicConfig, topic_defaults
+
+if TYPE_CHECKING:
+    from moldau.config.sasl import SaslSettings
 
 _MS = {"ms": 1, "minutes": 60_000, "hours": 3_600_000}
 
@@ -45,6 +48,8 @@ class BrokerConfig:
         self.listeners = self._listeners()
         self.advertised_listeners = self._advertised_listeners()
         self.inter_broker_listener = self._inter_broker_listener()
+        self.sasl = self._sasl()
+        """What there is to know of the listeners with SASL, by name."""
         #: What a topic with no settings of its own gets; shared by all of them.
         self.topic_defaults: TopicConfig = topic_defaults(self)
 
@@ -175,6 +180,14 @@ class BrokerConfig:
             self["inter.broker.listener.name"],
             self[protocol] if self.is_set(protocol) else None,
         )
+
+    def _sasl(self) -> Mapping[str, SaslSettings]:
+        names = [endpoint.name for endpoint in self.listeners if endpoint.is_sasl]
+        if not names:
+            return {}
+        from moldau.config.sasl import sasl_settings
+
+        return {name: sasl_settings(self, name) for name in names}
 
     def _skipped_listeners(self) -> list[str]:
         return [name.upper() for name in self["controller.listener.names"]]

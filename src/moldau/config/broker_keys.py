@@ -10,6 +10,7 @@ from typing import Any
 
 from moldau.config.key import Check, Key, Range, Type, Update
 from moldau.config.replication_keys import REPLICATION
+from moldau.config.sasl_keys import SASL
 from moldau.config.ssl_keys import HTTP_SSL, SSL
 from moldau.config.topic_keys import FOREVER, TOPIC_KEYS_IN_ORDER
 from moldau.config.transaction_keys import TRANSACTIONS
@@ -454,6 +455,7 @@ BROKER_KEY_GROUPS = (
     ("Identity and data", IDENTITY),
     ("Listeners and connections", CONNECTIONS),
     ("TLS", SSL),
+    ("SASL", SASL),
     ("The cluster and replication", REPLICATION),
     ("Topics", TOPICS),
     ("The log", LOG + LOG_DEFAULTS),

@@ -43,16 +43,12 @@ _REASONS = {
     """,
     "SASL is not served yet": """
         authorizer.class.name string
-        connection.failed.authentication.delay.ms int 0..
-        connections.max.reauth.ms long
         delegation.token.expiry.check.interval.ms long 1..
         delegation.token.expiry.time.ms long 1..
         delegation.token.max.lifetime.ms long 1..
         delegation.token.secret.key password
         principal.builder.class class per-broker
         sasl.client.callback.handler.class class
-        sasl.enabled.mechanisms list per-broker
-        sasl.jaas.config password per-broker
         sasl.kerberos.kinit.cmd string per-broker
         sasl.kerberos.min.time.before.relogin long per-broker
         sasl.kerberos.principal.to.local.rules list per-broker
@@ -70,7 +66,6 @@ _REASONS = {
         sasl.login.retry.backoff.max.ms long
         sasl.login.retry.backoff.ms long
         sasl.mechanism.controller.protocol string
-        sasl.mechanism.inter.broker.protocol string per-broker
         sasl.oauthbearer.assertion.algorithm string
         sasl.oauthbearer.assertion.claim.aud string
         sasl.oauthbearer.assertion.claim.exp.seconds int 0..86400
@@ -84,21 +79,10 @@ _REASONS = {
         sasl.oauthbearer.assertion.template.file string
         sasl.oauthbearer.client.credentials.client.id string
         sasl.oauthbearer.client.credentials.client.secret password
-        sasl.oauthbearer.clock.skew.seconds int
-        sasl.oauthbearer.expected.audience list
-        sasl.oauthbearer.expected.issuer string
-        sasl.oauthbearer.jwks.endpoint.refresh.ms long
-        sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms long
-        sasl.oauthbearer.jwks.endpoint.retry.backoff.ms long
-        sasl.oauthbearer.jwks.endpoint.url string
         sasl.oauthbearer.jwt.retriever.class class
         sasl.oauthbearer.jwt.validator.class class
         sasl.oauthbearer.scope string
-        sasl.oauthbearer.scope.claim.name string
-        sasl.oauthbearer.sub.claim.name string
         sasl.oauthbearer.token.endpoint.url string
-        sasl.server.callback.handler.class class
-        sasl.server.max.receive.size int
     """,
     "TLS is OpenSSL's, and needs no classes of Java": """
         security.providers string

@@ -45,7 +45,7 @@ def split(name: str) -> ListenerKey | None:
         return None
     listener, _, rest = name[len(PREFIX) :].partition(".")
     mechanism, _, key = rest.partition(".")
-    if mechanism in MECHANISMS and key.startswith("sasl."):
+    if mechanism in MECHANISMS and (key.startswith("sasl.") or key == "connections.max.reauth.ms"):
         found = ListenerKey(listener, mechanism, key)
     else:
         found = ListenerKey(listener, None, rest)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from moldau.config.key import ConfigError
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SERVED = ("PLAINTEXT", "SSL")
+SERVED = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """The protocols that a listener may have; one of the others is refused at the start."""
 
 

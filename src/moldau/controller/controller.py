@@ -52,6 +52,7 @@ from moldau.controller.topics import (
     decide_create_partitions,
     decide_delete,
 )
+from moldau.controller.users import Deletion, Upsertion, UserOutcome, decide_alter_users
 from moldau.metadata.image import ClusterImage, snapshot_of
 from moldau.metadata.records import (
     NOWHERE,
@@ -64,6 +65,7 @@ from moldau.metadata.records import (
 )
 from moldau.runtime.ports import Random, Tasks
 from moldau.security.acls import Acl, AclFilter
+from moldau.security.sasl.credentials import SECRET_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -202,6 +204,13 @@ class Controller:
     async def delete_acls(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
         """Those that each filter means, which are gone. KafkaError where the write failed."""
         return await self._perform_told(lambda: acls.decide_delete(self.image, filters))
+
+    async def alter_users(
+        self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
+    ) -> list[UserOutcome]:
+        """KafkaError where the write failed."""
+        secret = self._random.bytes(SECRET_BYTES)
+        return await self._perform_told(lambda: decide_alter_users(self.image, deletions, upsertions, secret))
 
     async def register_broker(self, wanted: Registration) -> int:
         """The broker's epoch. It is fenced until it has seen its registration, and asks to serve."""

@@ -24,6 +24,7 @@ from moldau.metadata.records import (
 )
 from moldau.runtime.ports import Tasks
 from moldau.security.acls import Acl, ResourcePattern, entry_of, pattern_of
+from moldau.security.sasl.credentials import DECOYS
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +83,8 @@ def _line(image: ClusterImage, record: Record) -> str | None:
             return f"topic {name} has more partitions: {before + len(partitions)}, and had {before}"
         case ConfigChanged(resource, configs) if resource.type is ResourceType.ACLS:
             return _acl_line(resource.name, image.configs(resource), configs)
+        case ConfigChanged(resource, configs) if resource.type is ResourceType.USER:
+            return _user_line(resource.name, image.configs(resource), configs)
         case ConfigChanged(resource, configs):
             pairs = _pairs(image.configs(resource), configs)
             return f"config of {_name(resource)} is changed: {', '.join(pairs)}" if pairs else None
@@ -100,6 +103,15 @@ def _acl_line(key: str, before: Mapping[str, str], after: Mapping[str, str]) -> 
 def _acl(pattern: ResourcePattern, text: str) -> str:
     line = str(Acl(*pattern, entry_of(text)))
     return line if line.isprintable() else json.dumps(line)
+
+
+def _user_line(user: str, before: Mapping[str, str], after: Mapping[str, str]) -> str | None:
+    """Nothing of what is kept of a password."""
+    if user == DECOYS:
+        return None
+    changes = [f"{name} is set" for name in after if after[name] != before.get(name)]
+    changes += [f"{name} is removed" for name in before if name not in after]
+    return f"credentials of user {_shown(user)} are changed: {', '.join(changes)}" if changes else None
 
 
 def _name(resource: ConfigResource) -> str:

@@ -65,6 +65,9 @@ class Metrics:
     tls_handshakes_failed: int = 0
     malformed_requests: int = 0
     unsupported_requests: int = 0
+    authentications: int = 0
+    authentications_failed: int = 0
+    sessions_expired: int = 0
     produce_refused: int = 0
     fetched_bytes: int = 0
     fetches_parked: int = 0

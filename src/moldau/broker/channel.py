@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from moldau.base.errors import ErrorCode, KafkaError
@@ -28,6 +28,9 @@ from moldau.peers.peer import Peer
 from moldau.runtime.ports import Runtime
 from moldau.wire import cluster
 
+if TYPE_CHECKING:
+    from moldau.security.sasl.client import Login
+
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
@@ -43,10 +46,15 @@ class NoController(Exception):
 
 class ControllerChannel:
     def __init__(
-        self, runtime: Runtime, node_id: int, active: Callable[[], Controller | None], silence_s_max: float
+        self,
+        runtime: Runtime,
+        node_id: int,
+        active: Callable[[], Controller | None],
+        silence_s_max: float,
+        login: Login | None = None,
     ) -> None:
         """`active` is the controller on this broker, if it is here; `silence_s_max`: how long it may hear nothing of
-        this broker."""
+        this broker; `login`: who this broker is to others, where their listener has SASL."""
         self._runtime = runtime
         self._tasks = runtime.tasks
         self._clock = runtime.clock
@@ -62,8 +70,8 @@ class ControllerChannel:
         self._feed_wait_s = silence_s_max / FEEDS_PER_SILENCE
         self._feed_timeout_s = self._feed_wait_s + silence_s_max
         name = f"broker {node_id}"
-        self._asking = Peer(runtime, None, f"{name} controller")
-        self._feeding = Peer(runtime, None, f"{name} feed")
+        self._asking = Peer(runtime, None, f"{name} controller", login)
+        self._feeding = Peer(runtime, None, f"{name} feed", login)
 
     def on_controller(self, location: Location | None) -> None:
         """Another broker is the controller now, or none."""

@@ -14,7 +14,7 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.broker import data_folders
@@ -23,6 +23,7 @@ from moldau.broker.coordinators import Coordinators
 from moldau.broker.data_folders import KnownFolders
 from moldau.broker.dispatch import Dispatcher
 from moldau.broker.feed import ImageFeed
+from moldau.broker.guard import guard, login_of
 from moldau.broker.handlers import ROUTES
 from moldau.broker.http import HttpServer
 from moldau.broker.in_sync import InSyncSets
@@ -69,9 +70,6 @@ from moldau.replication.replication import Replication
 from moldau.runtime.line import Line
 from moldau.runtime.ports import Address, Listener, Runtime
 from moldau.store.port import Store
-
-if TYPE_CHECKING:
-    from moldau.broker.authentication import Authentication
 
 log = logging.getLogger(__name__)
 
@@ -151,28 +149,19 @@ class Broker:
             queued_bytes_max=config["queued.max.request.bytes"],
         )
         self.tls = BrokerTls(runtime)
-        self.outward: Runtime
-        """The world as whoever connects to other brokers sees it."""
-        self._authentication = self._guard(config) if config.sasl else None
+        self._authentication = guard(self, config, self._dispatcher, self._server)
         self._join_cluster(store, boot_id)
-
-    def _guard(self, config: BrokerConfig) -> Authentication:
-        """Listeners with SASL serve nobody who has not said who it is."""
-        from moldau.broker.authentication import Authentication
-
-        found = Authentication(
-            self, self._dispatcher, config.sasl, frame_bytes_max=config["socket.request.max.bytes"]
-        )
-        self._server.welcome = found.welcome
-        return found
 
     def _join_cluster(self, store: Store, boot_id: str) -> None:
         """The parts by which this broker is one of several."""
         runtime = self.runtime
-        outward = self.outward = self.tls.for_peers(self.config)
-        self.peers: Peers = Peers(outward, f"broker {self.node_id}", self._address_of)
+        login = login_of(self.config)
+        outward: Runtime = self.tls.for_peers(self.config)
+        self.peers: Peers = Peers(outward, f"broker {self.node_id}", self._address_of, login=login)
         silence_s_max = self.config["broker.session.timeout.ms"] / 1000
-        self.channel = ControllerChannel(outward, self.node_id, lambda: self.active_controller, silence_s_max)
+        self.channel = ControllerChannel(
+            outward, self.node_id, lambda: self.active_controller, silence_s_max, login
+        )
         self.channel.others = self._others
         self.exposed = BrokerMetrics(self)
         self._http = HttpServer(runtime, self.line, self.exposed.exposition, self._health)

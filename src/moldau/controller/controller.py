@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from moldau.base.errors import ErrorCode, KafkaError
@@ -52,7 +52,6 @@ from moldau.controller.topics import (
     decide_create_partitions,
     decide_delete,
 )
-from moldau.controller.users import Deletion, Upsertion, UserOutcome, decide_alter_users
 from moldau.metadata.image import ClusterImage, snapshot_of
 from moldau.metadata.records import (
     NOWHERE,
@@ -65,7 +64,9 @@ from moldau.metadata.records import (
 )
 from moldau.runtime.ports import Random, Tasks
 from moldau.security.acls import Acl, AclFilter
-from moldau.security.sasl.credentials import SECRET_BYTES
+
+if TYPE_CHECKING:
+    from moldau.controller.users import Deletion, Upsertion, UserOutcome
 
 log = logging.getLogger(__name__)
 
@@ -209,6 +210,8 @@ class Controller:
         self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
     ) -> list[UserOutcome]:
         """KafkaError where the write failed."""
+        from moldau.controller.users import SECRET_BYTES, decide_alter_users  # most clusters have no users
+
         secret = self._random.bytes(SECRET_BYTES)
         return await self._perform_told(lambda: decide_alter_users(self.image, deletions, upsertions, secret))
 

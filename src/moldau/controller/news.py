@@ -24,7 +24,7 @@ from moldau.metadata.records import (
 )
 from moldau.runtime.ports import Tasks
 from moldau.security.acls import Acl, ResourcePattern, entry_of, pattern_of
-from moldau.security.sasl.credentials import DECOYS
+from moldau.security.sasl import DECOYS
 
 log = logging.getLogger(__name__)
 

@@ -19,13 +19,16 @@ from moldau.base.limits import SCRAM_SALT_BYTES_MAX, USER_NAME_LETTERS_MAX, USER
 from moldau.controller.slices import Portion, Slices
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.records import ConfigChanged, ConfigResource, ResourceType
+from moldau.security.sasl import DECOYS
 from moldau.security.sasl.credentials import (
     DECOY_SECRET,
-    DECOYS,
     ITERATIONS_MAX,
     ITERATIONS_MIN,
     Credential,
     Mechanism,
+)
+from moldau.security.sasl.credentials import (
+    SECRET_BYTES as SECRET_BYTES,
 )
 
 TWICE = "A user credential cannot be altered twice in the same request"

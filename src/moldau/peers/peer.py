@@ -6,7 +6,7 @@ once, or waits for the next attempt: its choice. Nothing is sent again: what bec
 to find out.
 
 A connection begins with ApiVersions, so that brokers of two releases can work together during an upgrade: `version_of`
-is the newest version of an API that both sides know.
+is the newest version of an API that both sides know. Then comes SASL, where the listener has it (`peers.login`).
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ import asyncio
 import logging
 from collections import deque
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from moldau.base.limits import PEER_CALLERS_WAITING_MAX
 from moldau.peers.connection import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, PeerConnection
 from moldau.peers.errors import BadAnswer, Busy, Disconnected, UnsupportedVersion
 from moldau.runtime.ports import Address, Random, Runtime, Timer
 from moldau.wire.apis import API_VERSIONS, APIS
+
+if TYPE_CHECKING:
+    from moldau.security.sasl.client import Login
 
 logger = logging.getLogger("moldau.peers")
 
@@ -31,6 +34,9 @@ SOFTWARE_VERSION = "0"
 BACKOFF_S = 0.05
 BACKOFF_S_MAX = 1.0
 BACKOFF_JITTER = 0.2
+SESSION_SHARE_USED = 0.85
+"""Of a session's time, as Kafka's clients use at least of it."""
+SPENT_LOOK_S = 1.0
 
 
 class Versions(NamedTuple):
@@ -43,8 +49,12 @@ class Versions(NamedTuple):
 class Peer:
     """Takes `runtime`'s ports for itself: its random numbers are of a stream of their own."""
 
-    def __init__(self, runtime: Runtime, address: Address | None, client_id: str) -> None:
+    def __init__(
+        self, runtime: Runtime, address: Address | None, client_id: str, login: Login | None = None
+    ) -> None:
+        """`login`: who this side is, where the other's listener has SASL."""
         self._runtime = runtime
+        self._login = login
         self._random: Random = runtime.random.fork(f"peer {client_id}")
         self._client_id = client_id
         self._address = address
@@ -55,6 +65,7 @@ class Peer:
         self._connecting: asyncio.Task[None] | None = None
         self._failures = 0
         self._not_before_s = float("-inf")  # when the pause is over
+        self._spent: list[PeerConnection] = []  # whose sessions end soon
         self._pause: Timer | None = None  # running while somebody waits for the end of the pause
         self._waiting: deque[_Waiting] = deque()
 
@@ -208,6 +219,11 @@ class Peer:
                 self._runtime, *address, self._client_id, timeout_s=CONNECT_TIMEOUT_S
             )
             versions = await self._ask_versions(connection)
+            lifetime_ms = 0
+            if self._login is not None:
+                from moldau.peers.login import log_in  # most listeners have no SASL
+
+                lifetime_ms = await log_in(self._runtime, connection, self._login)
         except (OSError, Disconnected) as error:
             if connection is not None:
                 connection.close()
@@ -220,6 +236,20 @@ class Peer:
         else:
             self._connecting = None
             self._on_connected(connection, versions)
+            if lifetime_ms:
+                delay_s = lifetime_ms / 1000 * SESSION_SHARE_USED
+                self._runtime.tasks.call_later(delay_s, self._retire, connection)
+
+    def _retire(self, connection: PeerConnection) -> None:
+        """Its session ends soon: who asks from now on has a new one. Who still uses it has it until it is ended."""
+        if connection is self._connection:
+            self._connection = None
+            self._spent = [one for one in self._spent if not one.is_closed]
+            self._spent.append(connection)
+        if not connection.is_closed and connection.in_flight:
+            self._runtime.tasks.call_later(SPENT_LOOK_S, self._retire, connection)
+        else:
+            connection.close()
 
     async def _ask_versions(self, connection: PeerConnection) -> dict[int, Versions]:
         request = SimpleNamespace(
@@ -284,8 +314,9 @@ class Peer:
             self._pause.cancel()
             self._pause = None
         connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close(reason)
+        for one in (*self._spent, *([] if connection is None else [connection])):
+            one.close(reason)
+        self._spent.clear()
 
 
 class _Waiting(NamedTuple):

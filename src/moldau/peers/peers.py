@@ -10,19 +10,30 @@ change.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from moldau.base.limits import PEERS_MAX
 from moldau.peers.errors import Busy, Disconnected
 from moldau.peers.peer import Peer
 from moldau.runtime.ports import Address, Runtime
 
+if TYPE_CHECKING:
+    from moldau.security.sasl.client import Login
+
 AddressOf = Callable[[int], Address | None]
 
 
 class Peers:
     def __init__(
-        self, runtime: Runtime, client_id: str, address_of: AddressOf, *, peers_max: int = PEERS_MAX
+        self,
+        runtime: Runtime,
+        client_id: str,
+        address_of: AddressOf,
+        *,
+        login: Login | None = None,
+        peers_max: int = PEERS_MAX,
     ) -> None:
+        self._login = login
         self._runtime = runtime
         self._client_id = client_id
         self._address_of = address_of
@@ -43,7 +54,7 @@ class Peers:
             if len(self._peers) >= self._peers_max:
                 self._make_room()
             name = f"{self._client_id} {lane}" if lane else self._client_id
-            peer = Peer(self._runtime, address, name)
+            peer = Peer(self._runtime, address, name, self._login)
         self._peers[key] = peer
         return peer
 

@@ -7,16 +7,6 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
-
-from moldau.base import limits
-from moldau.base.errors import ErrorCode
-from moldau.controller.users import Deletion
-from moldau.metadata.records import ConfigChanged, ConfigResource, ResourceType
-from moldau.security.sasl.client import Login
-from moldau.security.sasl.credentials import Credential, Mechanism
-from moldau.wire.apis import APIS
-from moldau.wire.codec import decode_response
-from moldau.wire.frames import SIZE, parse_response_header, request_frame
 from sasl_stage import (
     API_VERSIONS,
     AUTHENTICATE,
@@ -28,6 +18,16 @@ from sasl_stage import (
     played,
     upsertion,
 )
+
+from moldau.base import limits
+from moldau.base.errors import ErrorCode
+from moldau.controller.users import Deletion
+from moldau.metadata.records import ConfigChanged, ConfigResource, ResourceType
+from moldau.security.sasl.client import Login
+from moldau.security.sasl.credentials import Credential, Mechanism
+from moldau.wire.apis import APIS
+from moldau.wire.codec import decode_response
+from moldau.wire.frames import SIZE, parse_response_header, request_frame
 
 ALL = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 SCRAM = ALL[1:]

@@ -18,7 +18,8 @@ from moldau.broker.answers.sasl import (
 from moldau.broker.interface import ClusterView, Request, RequestContext
 from moldau.broker.paced import paced
 from moldau.metadata.records import ResourceType
-from moldau.security.sasl.credentials import DECOYS, Mechanism, credential_of
+from moldau.security.sasl import DECOYS
+from moldau.security.sasl.credentials import Mechanism, credential_of
 
 API_KEY = 50
 VERSIONS = (0, 0)

@@ -6,3 +6,6 @@ whom a token names. `guesses` slows down who guesses. The connection's side is `
 
 Kerberos (GSSAPI) and delegation tokens are left out.
 """
+
+DECOYS = "\0decoys"
+"""A name that no user can have: the cluster keeps the secret of all who are not there under it (`credentials`)."""

@@ -14,8 +14,9 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 
 from moldau.base.limits import SCRAM_MESSAGE_BYTES_MAX
-from moldau.config.jaas import LoginModule
+from moldau.config.broker import BrokerConfig
 from moldau.config.key import ConfigError
+from moldau.config.listener_settings import settings_of
 from moldau.security.sasl.credentials import ITERATIONS_MAX, ITERATIONS_MIN, MECHANISMS, Mechanism
 from moldau.security.sasl.exchange import PLAIN, Refused
 from moldau.security.sasl.scram import BASE64, EXTENSIONS, PRINTABLE
@@ -38,21 +39,6 @@ class Login:
     user: str
     password: str = field(repr=False)
 
-    @classmethod
-    def of(cls, mechanism: str, line: LoginModule) -> Login:
-        """ConfigError where the line has no name and password."""
-        if mechanism not in CLIENT_MECHANISMS:
-            raise ConfigError(
-                f"sasl.mechanism.inter.broker.protocol: {mechanism} is not served between brokers; "
-                f"{', '.join(CLIENT_MECHANISMS)} are"
-            )
-        user, password = line.options.get("username", ""), line.options.get("password", "")
-        if not user or not password:
-            raise ConfigError(
-                "sasl.jaas.config: the JAAS line of the brokers needs a username and a password"
-            )
-        return cls(mechanism, user, password)
-
     def messages(self, random: bytes) -> Dialogue:
         """Refused where the other side is not who it should be."""
         if self.mechanism == PLAIN:
@@ -61,6 +47,29 @@ class Login:
             yield from _scram(
                 MECHANISMS[self.mechanism], self.user, self.password, b64encode(random).decode()
             )
+
+
+def broker_login(config: BrokerConfig) -> Login | None:
+    """Who a broker is to the others; None where their listener has no SASL. ConfigError where that is not said."""
+    listener = config.inter_broker_listener
+    if not listener.is_sasl:
+        return None
+    from moldau.config.sasl import MODULES, jaas_key, jaas_line
+
+    mechanism: str = settings_of(config, listener.name)["sasl.mechanism.inter.broker.protocol"]
+    if mechanism not in CLIENT_MECHANISMS:
+        raise ConfigError(
+            f"sasl.mechanism.inter.broker.protocol: {mechanism} is not served between brokers; "
+            f"{', '.join(CLIENT_MECHANISMS)} are"
+        )
+    line = jaas_line(config, listener.name, mechanism)
+    user, password = ("", "") if line is None else map(line.options.get, ("username", "password"))
+    if not user or not password:
+        raise ConfigError(
+            f"{jaas_key(listener.name, mechanism)}: who this broker is to the others is missing, like "
+            f'{MODULES[mechanism]} required username="admin" password="...";'
+        )
+    return Login(mechanism, user, password)
 
 
 def _scram(mechanism: Mechanism, user: str, password: str, nonce: str) -> Dialogue:

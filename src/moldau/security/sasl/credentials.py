@@ -19,13 +19,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from moldau.security.sasl import DECOYS
+
 ITERATIONS_MIN = 4096
 ITERATIONS_MAX = 16384
 """Kafka's ScramMechanism and ScramControlManager."""
 SALT_BYTES = 32
 SECRET_BYTES = 32
-DECOYS = "\0decoys"
-"""A name that no user can have: of the secret of all who are not there."""
 DECOY_SECRET = "secret"
 
 

@@ -29,6 +29,8 @@ def login_of(config: BrokerConfig) -> Login | None:
     """Who this broker is to the others, where their listener has SASL."""
     if not config.inter_broker_listener.is_sasl:
         return None
-    from moldau.security.sasl.client import broker_login
+    from moldau.config.sasl import broker_login
+    from moldau.security.sasl.client import Login
 
-    return broker_login(config)
+    who = broker_login(config)
+    return Login(who.mechanism, who.user, who.password)

@@ -27,6 +27,7 @@ COMMANDS = {
     "group": "List, describe, reset and delete consumer groups.",
     "transaction": "List, describe and abort transactions.",
     "cluster": "Brokers, health, elections, and moving partitions.",
+    "user": "Create, list and delete users with passwords (SCRAM).",
     "config": "Read and change the configuration of topics and brokers.",
     "certs": "Make an authority, and certificates for brokers and clients.",
     "log": "Dump, verify and measure the files of a data folder.",

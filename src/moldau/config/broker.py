@@ -185,8 +185,10 @@ class BrokerConfig:
         names = [endpoint.name for endpoint in self.listeners if endpoint.is_sasl]
         if not names:
             return {}
-        from moldau.config.sasl import sasl_settings
+        from moldau.config.sasl import broker_login, sasl_settings
 
+        if self.inter_broker_listener.is_sasl:
+            broker_login(self)  # what is missing is said at the start
         return {name: sasl_settings(self, name) for name in names}
 
     def _skipped_listeners(self) -> list[str]:

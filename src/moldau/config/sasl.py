@@ -26,6 +26,7 @@ MODULES: Final = {
     "SCRAM-SHA-512": SCRAM_MODULE,
     "OAUTHBEARER": OAUTHBEARER_MODULE,
 }
+BROKER_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _SIGNED = ".OAuthBearerValidatorCallbackHandler"
 _UNSIGNED = ".OAuthBearerUnsecuredValidatorCallbackHandler"
 _UNSIGNED_OPTION = "unsecuredValidator"
@@ -105,6 +106,40 @@ def jaas_line(config: BrokerConfig, listener: str, mechanism: str) -> LoginModul
     if line.name.rpartition(".")[2] != MODULES[mechanism].rpartition(".")[2]:
         raise ConfigError(f"{name}: the login module of {mechanism} is {MODULES[mechanism]}")
     return line
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLogin:
+    """Who a broker is to the others."""
+
+    mechanism: str
+    user: str
+    password: str = field(repr=False)
+
+
+def broker_login(config: BrokerConfig) -> BrokerLogin:
+    """Where the brokers' listener has SASL. ConfigError where that is not said."""
+    listener = config.inter_broker_listener.name
+    mechanism: str = settings_of(config, listener)["sasl.mechanism.inter.broker.protocol"]
+    if mechanism not in BROKER_MECHANISMS:
+        raise ConfigError(
+            f"sasl.mechanism.inter.broker.protocol: {mechanism} is not served between brokers; "
+            f"{', '.join(BROKER_MECHANISMS)} are"
+        )
+    if mechanism not in settings_of(config, listener)["sasl.enabled.mechanisms"]:
+        raise ConfigError(
+            "requirement failed: sasl.mechanism.inter.broker.protocol must be included in "
+            "sasl.enabled.mechanisms when SASL is used for inter-broker communication"
+        )
+    line = jaas_line(config, listener, mechanism)
+    options = {} if line is None else line.options
+    user, password = options.get("username", ""), options.get("password", "")
+    if not user or not password:
+        raise ConfigError(
+            f"{jaas_key(listener, mechanism)}: who this broker is to the others is missing, like "
+            f'{MODULES[mechanism]} required username="admin" password="...";'
+        )
+    return BrokerLogin(mechanism, user, password)
 
 
 def _check_plain(listener: str, lines: Mapping[str, LoginModule]) -> None:

@@ -11,17 +11,13 @@ import hmac
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Generator
-from dataclasses import dataclass, field
 
 from moldau.base.limits import SCRAM_MESSAGE_BYTES_MAX
-from moldau.config.broker import BrokerConfig
-from moldau.config.key import ConfigError
-from moldau.config.listener_settings import settings_of
+from moldau.config.sasl import BrokerLogin
 from moldau.security.sasl.credentials import ITERATIONS_MAX, ITERATIONS_MIN, MECHANISMS, Mechanism
 from moldau.security.sasl.exchange import PLAIN, Refused
 from moldau.security.sasl.scram import BASE64, EXTENSIONS, PRINTABLE
 
-CLIENT_MECHANISMS = (PLAIN, *MECHANISMS)
 HEADER = "n,,"
 _SERVER_FIRST = re.compile(
     rf"r=(?P<nonce>{PRINTABLE}),s=(?P<salt>{BASE64}),i=(?P<count>[0-9]{{1,6}}){EXTENSIONS}"
@@ -31,13 +27,10 @@ _SERVER_FINAL = re.compile(rf"v=(?P<signature>{BASE64}){EXTENSIONS}")
 Dialogue = Generator[bytes, bytes, None]
 
 
-@dataclass(frozen=True, slots=True)
-class Login:
-    """Who a broker is to others."""
+class Login(BrokerLogin):
+    """Who this side is."""
 
-    mechanism: str
-    user: str
-    password: str = field(repr=False)
+    __slots__ = ()
 
     def messages(self, random: bytes) -> Dialogue:
         """Refused where the other side is not who it should be."""
@@ -47,29 +40,6 @@ class Login:
             yield from _scram(
                 MECHANISMS[self.mechanism], self.user, self.password, b64encode(random).decode()
             )
-
-
-def broker_login(config: BrokerConfig) -> Login | None:
-    """Who a broker is to the others; None where their listener has no SASL. ConfigError where that is not said."""
-    listener = config.inter_broker_listener
-    if not listener.is_sasl:
-        return None
-    from moldau.config.sasl import MODULES, jaas_key, jaas_line
-
-    mechanism: str = settings_of(config, listener.name)["sasl.mechanism.inter.broker.protocol"]
-    if mechanism not in CLIENT_MECHANISMS:
-        raise ConfigError(
-            f"sasl.mechanism.inter.broker.protocol: {mechanism} is not served between brokers; "
-            f"{', '.join(CLIENT_MECHANISMS)} are"
-        )
-    line = jaas_line(config, listener.name, mechanism)
-    user, password = ("", "") if line is None else map(line.options.get, ("username", "password"))
-    if not user or not password:
-        raise ConfigError(
-            f"{jaas_key(listener.name, mechanism)}: who this broker is to the others is missing, like "
-            f'{MODULES[mechanism]} required username="admin" password="...";'
-        )
-    return Login(mechanism, user, password)
 
 
 def _scram(mechanism: Mechanism, user: str, password: str, nonce: str) -> Dialogue:

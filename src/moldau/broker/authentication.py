@@ -35,7 +35,7 @@ from moldau.broker.connection import REQUEST_BYTES_MIN, Connection
 from moldau.broker.metrics.counters import Metrics
 from moldau.broker.seldom import Seldom
 from moldau.broker.slot import Answer, Slot
-from moldau.broker.token_keys import TokenChecker
+from moldau.broker.token_keys import Fetch, TokenChecker
 from moldau.config.sasl import SaslSettings
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.records import ResourceType
@@ -82,6 +82,9 @@ class GuardedBroker(Protocol):
     @property
     def image(self) -> ClusterImage: ...
 
+    @property
+    def fetch(self) -> Fetch: ...
+
 
 class _Asked(NamedTuple):
     """A SaslAuthenticate request, as far as its answer is concerned."""
@@ -114,7 +117,7 @@ class SaslListener:
         if PLAIN in settings.lines:
             self._plain = PlainUsers.of(settings.lines[PLAIN])
         if settings.tokens is not None:
-            self.tokens = TokenChecker(broker.runtime, settings.tokens)
+            self.tokens = TokenChecker(broker.runtime, settings.tokens, broker.fetch)
 
     def exchange(self, mechanism: str) -> Exchange:
         if mechanism == PLAIN:
@@ -296,11 +299,12 @@ class Gate:
         request = decode_request(SASL_HANDSHAKE, version, frame, position)
         return self._on_handshake(connection, request, version, correlation_id)
 
-    def _leave(self, connection: Connection, reason: str) -> None:
+    def _leave(self, connection: Connection, reason: str) -> Answer | None:
         """As Kafka, without an answer."""
         self._office.metrics.authentications_failed += 1
         self._office.tell(connection, reason)
         connection.close(None)
+        return None
 
     def _on_versions(self, connection: Connection, frame: memoryview, version: int) -> Answer | None:
         answer = self._office.dispatch(connection, frame)
@@ -415,7 +419,7 @@ class Gate:
 
     def _refuse(
         self, connection: Connection, slot: Slot | None, asked: _Asked | None, refused: Refused
-    ) -> None:
+    ) -> bytes | None:
         text = refused.text or (
             f"Authentication failed during {self._what} due to invalid credentials "
             f"with SASL mechanism {self._mechanism}"
@@ -425,6 +429,7 @@ class Gate:
             failed = SaslAuthenticateResponse(ErrorCode.sasl_authentication_failed, text)
             answer = asked.frame(failed)
         self._office.fail(connection, slot, answer, f"{self._mechanism}: {refused}")
+        return None
 
     @property
     def _what(self) -> str:

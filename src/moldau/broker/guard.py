@@ -25,6 +25,10 @@ def guard(
     return found
 
 
+def no_web(url: str, _seconds_max: float, _bytes_max: int) -> bytes:
+    raise ValueError(f"{url} cannot be fetched here")
+
+
 def login_of(config: BrokerConfig) -> Login | None:
     """Who this broker is to the others, where their listener has SASL."""
     if not config.inter_broker_listener.is_sasl:

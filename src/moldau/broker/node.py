@@ -23,7 +23,7 @@ from moldau.broker.coordinators import Coordinators
 from moldau.broker.data_folders import KnownFolders
 from moldau.broker.dispatch import Dispatcher
 from moldau.broker.feed import ImageFeed
-from moldau.broker.guard import guard, login_of
+from moldau.broker.guard import guard, login_of, no_web
 from moldau.broker.handlers import ROUTES
 from moldau.broker.http import HttpServer
 from moldau.broker.in_sync import InSyncSets
@@ -91,15 +91,18 @@ class Broker:
         process_id: int = 0,
         boot_id: str = "",
         host_name: str = "localhost",
+        fetch: Callable[[str, float, int], bytes] = no_web,
     ) -> None:
         """`boot_id`: of the machine, by which a crash that the page cache survived is told from a power cut.
-        `host_name`: how other brokers reach this machine where a listener is open on all its addresses."""
+        `host_name`: how other brokers reach this machine where a listener is open on all its addresses.
+        `fetch`: a file of a web server, in so many seconds, of so many bytes at most; it blocks."""
         self.config = config
         self.node_id = config.node_id
         self.runtime = runtime
         self.clock = runtime.clock
         self.tasks = runtime.tasks
         self.host_name = host_name
+        self.fetch = fetch
         self.metrics = Metrics()
         self.routes = ROUTES
         self.image = ClusterImage("")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from moldau.base.limits import JWKS_BYTES_MAX, JWKS_EARLY_REFRESH_S_MIN, JWKS_FETCH_S_MAX
 from moldau.broker.seldom import Seldom
@@ -20,14 +21,19 @@ from moldau.security.sasl.tokens import TokenKey, UnknownKey, identity_in, parse
 log = logging.getLogger(__name__)
 
 FILE = "file://"
+
+Fetch = Callable[[str, float, int], bytes]
+"""A file of a web server, in so many seconds, of so many bytes at most; it blocks."""
 TOLD_EVERY_S = 60.0
 
 
 class TokenChecker:
-    def __init__(self, runtime: Runtime, settings: TokenSettings) -> None:
+    def __init__(self, runtime: Runtime, settings: TokenSettings, fetch: Fetch) -> None:
         self._clock = runtime.clock
         self._settings = settings
-        self._keys = None if settings.keys_url is None else KeySource(runtime, settings, settings.keys_url)
+        self._keys = (
+            None if settings.keys_url is None else KeySource(runtime, settings, settings.keys_url, fetch)
+        )
         if self._keys is None:
             log.warning("OAUTHBEARER takes unsigned tokens: whoever reaches the port can be anybody")
 
@@ -49,8 +55,9 @@ class TokenChecker:
 class KeySource:
     """The keys at one address."""
 
-    def __init__(self, runtime: Runtime, settings: TokenSettings, url: str) -> None:
+    def __init__(self, runtime: Runtime, settings: TokenSettings, url: str, fetch: Fetch) -> None:
         self._runtime = runtime
+        self._fetch_url = fetch
         self._url = url
         self._refresh_s = settings.refresh_ms / 1000
         self._backoff_s = settings.backoff_ms / 1000
@@ -108,6 +115,4 @@ class KeySource:
             if disk.size(path) > JWKS_BYTES_MAX:
                 raise ValueError(f"it has more than {JWKS_BYTES_MAX} bytes")
             return parse_keys(disk.read(path))
-        from moldau.runtime.real.web import fetch
-
-        return parse_keys(fetch(self._url, seconds_max=JWKS_FETCH_S_MAX, bytes_max=JWKS_BYTES_MAX))
+        return parse_keys(self._fetch_url(self._url, JWKS_FETCH_S_MAX, JWKS_BYTES_MAX))

@@ -195,6 +195,7 @@ async def serve(
     from moldau.broker.node import Broker
     from moldau.runtime.real.machine import boot_id
     from moldau.runtime.real.process import tune_gc
+    from moldau.runtime.real.web import fetch
 
     store = await opened_store(runtime, launch)
     broker = Broker(
@@ -204,6 +205,7 @@ async def serve(
         process_id=os.getpid(),
         boot_id=boot_id(),
         host_name="localhost" if launch.store.startswith("sqlite:") else socket.getfqdn(),
+        fetch=fetch,
     )
     broker.on_opened = tune_gc
     try:

@@ -31,6 +31,7 @@ from moldau.security.sasl.credentials import (
     SECRET_BYTES as SECRET_BYTES,
 )
 
+MECHANISM_NUMBERS = frozenset(map(int, Mechanism))
 TWICE = "A user credential cannot be altered twice in the same request"
 
 
@@ -68,7 +69,8 @@ def decide_alter_users(
     changed: Users = {}
     errors: dict[str, KafkaError] = {}
     portion = Portion()
-    for one in (*deletions, *upsertions):
+    changes: list[Deletion | Upsertion] = [*deletions, *upsertions]
+    for one in changes:
         if portion.take():
             yield
         if one.user in errors:
@@ -100,7 +102,7 @@ def _checked(one: Deletion | Upsertion) -> Mechanism:
     """The mechanism, where the change can be made."""
     if not one.user:
         raise _unacceptable("Username must not be empty")
-    if one.mechanism not in iter(Mechanism):
+    if one.mechanism not in MECHANISM_NUMBERS:
         raise KafkaError(ErrorCode.unsupported_sasl_mechanism, "Unknown SCRAM mechanism")
     if isinstance(one, Upsertion):
         if one.iterations < ITERATIONS_MIN:

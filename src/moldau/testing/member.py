@@ -17,6 +17,7 @@ from moldau.broker.node import Broker
 from moldau.config.broker import BrokerConfig
 from moldau.runtime.ports import Runtime
 from moldau.runtime.real.machine import boot_id
+from moldau.runtime.real.web import fetch
 from moldau.store.port import Store
 from moldau.testing.links import CuttableNet, Links
 from moldau.testing.loop_thread import LoopThread
@@ -72,7 +73,7 @@ class Member:
         runtime = replace(runtime, net=CuttableNet(runtime.net, self.number, self._links))
         self._store = store = await self._open_store(runtime, self.number)
         try:
-            broker = Broker(config, runtime, store, process_id=os.getpid(), boot_id=boot_id())
+            broker = Broker(config, runtime, store, process_id=os.getpid(), boot_id=boot_id(), fetch=fetch)
             await broker.start()
         except BaseException:
             await store.close()

@@ -628,7 +628,7 @@ def test_no_secret_is_in_the_log_the_metrics_or_what_python_shows(caplog: pytest
             assert (await (await stage.client()).log_in(mechanism, password="a wrong secret")).error_code
         config = stage.broker.config
         shown.extend([config, config.sasl, config["listener.name.sasl_plaintext.plain.sasl.jaas.config"]])
-        shown.append(stage.broker.exposed.exposition())
+        shown.append(await stage.broker.exposed.exposition())
         users = stage.broker.image.configs_of(ResourceType.USER)["alice"]
         shown.append(Credential.parse(Mechanism.SHA_256, users["SCRAM-SHA-256"]))
         shown.append(upsertion("alice", PASSWORD, "SCRAM-SHA-256"))

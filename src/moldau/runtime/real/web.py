@@ -6,15 +6,16 @@ It blocks: call it through `Tasks.in_thread`.
 from __future__ import annotations
 
 import time
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from urllib.parse import urlsplit
 
 PIECE_BYTES = 16 * 1024
 OK = 200
 
 
-def fetch(url: str, *, seconds_max: float, bytes_max: int) -> bytes:
+def fetch(url: str, seconds_max: float, bytes_max: int) -> bytes:
     """OSError or ValueError say why there is none."""
+    from http.client import HTTPConnection, HTTPException, HTTPSConnection  # most processes fetch nothing
+    from urllib.parse import urlsplit
+
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("not an address that begins with http:// or https://")

@@ -59,7 +59,7 @@ class Guesses:
         known.waiting += 1
         known.last_s = now_s
         if (more := known.count - GUESSES_FREE) > 0:
-            longer_s = max(delay_s, DELAY_S_MIN) * 2 ** min(more, _DOUBLINGS_MAX)
+            longer_s = max(delay_s, DELAY_S_MIN) * 2.0 ** min(more, _DOUBLINGS_MAX)
             return max(delay_s, min(longer_s, GUESS_DELAY_S_MAX))
         return delay_s
 

@@ -97,7 +97,7 @@ class Security:
         if self.certificate is not None:
             settings |= {"ssl_certfile": str(self.certificate), "ssl_keyfile": str(self.key)}
         if self.mechanism == "OAUTHBEARER":
-            from kafka.sasl.oauth import AbstractTokenProvider
+            from kafka.net.sasl.oauth import AbstractTokenProvider
 
             class Provider(AbstractTokenProvider):  # type: ignore[misc]
                 def token(_self) -> str:

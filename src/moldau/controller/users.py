@@ -66,6 +66,7 @@ def decide_alter_users(
 ) -> Slices[tuple[list[UserOutcome], list[ConfigChanged]]]:
     """What is said of each user that is named, and what changes."""
     known = image.configs_of(ResourceType.USER)
+    room = USERS_MAX - len(known) + (DECOYS in known)
     changed: Users = {}
     errors: dict[str, KafkaError] = {}
     portion = Portion()
@@ -87,8 +88,10 @@ def decide_alter_users(
                         "Attempt to delete a user credential that does not exist",
                     )
             else:
-                if one.user not in known and len(known) + len(changed) > USERS_MAX:
-                    raise _unacceptable(f"There are {USERS_MAX} users, which is as many as may be")
+                if one.user not in known:
+                    if room <= 0:
+                        raise _unacceptable(f"There are {USERS_MAX} users, which is as many as may be")
+                    room -= 1
                 own[mechanism.title] = _credential(one, mechanism).text
             changed[one.user] = own
         except KafkaError as error:

@@ -15,7 +15,6 @@ from moldau.security.sasl.client import Dialogue, Login
 from moldau.security.sasl.credentials import MECHANISMS
 from moldau.sim.world import World
 from moldau.store.memory import MemoryStore, Tree
-from moldau.wire.apis import APIS
 from moldau.wire.codec import decode_response, encode_request
 from moldau.wire.frames import SIZE, parse_response_header, request_frame
 
@@ -156,17 +155,19 @@ class Stage:
         self.host = world.host("broker")
         self.settings = SETTINGS | {name.replace("__", "."): value for name, value in settings.items()}
         self.broker: Broker
-        self._clients = 0
+        self.broker_options: dict[str, Any] = {}
 
     async def start(self) -> Broker:
         runtime = self.host.runtime
         config = BrokerConfig.parse(self.settings)
-        self.broker = Broker(config, runtime, MemoryStore(Tree(), runtime.tasks))
+        store = MemoryStore(Tree(), runtime.tasks)
+        self.broker = Broker(config, runtime, store, **self.broker_options)
         await runtime.tasks.spawn(self.broker.start(), name="start")
-        upsertions = [upsertion("alice", PASSWORD, name) for name in MECHANISMS][:1]
-        outcomes = await self.broker.controller.alter_users([], upsertions)
-        assert not any(outcome.error for outcome in outcomes)
-        await self.broker.controller.alter_users([], [upsertion("alice", PASSWORD, "SCRAM-SHA-512")])
+        for mechanism in MECHANISMS:
+            (outcome,) = await self.broker.controller.alter_users(
+                [], [upsertion("alice", PASSWORD, mechanism)]
+            )
+            assert not outcome.error
         return self.broker
 
     async def client(self, host: str = "client", port: int = PORT) -> Client:
@@ -182,10 +183,16 @@ def upsertion(user: str, password: str, mechanism: str, iterations: int = 4096) 
     return Upsertion(user, int(one), iterations, salt, salted)
 
 
-def played(scene: Callable[[Stage], Coroutine[Any, Any, None]], **settings: str) -> Stage:
+def played(
+    scene: Callable[[Stage], Coroutine[Any, Any, None]],
+    *,
+    before: Callable[[Stage], None] = lambda _: None,
+    **settings: str,
+) -> Stage:
     """Play a scene in a world of its own; whatever fails unseen fails the test."""
     with World(1) as world:
         stage = Stage(world, **settings)
+        before(stage)
 
         async def all_of_it() -> None:
             await stage.start()
@@ -194,7 +201,3 @@ def played(scene: Callable[[Stage], Coroutine[Any, Any, None]], **settings: str)
         world.run(all_of_it())
         assert not world.failures
         return stage
-
-
-def name_of(api_key: int) -> str:
-    return APIS[api_key].name

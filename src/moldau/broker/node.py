@@ -95,14 +95,13 @@ class Broker:
     ) -> None:
         """`boot_id`: of the machine, by which a crash that the page cache survived is told from a power cut.
         `host_name`: how other brokers reach this machine where a listener is open on all its addresses.
-        `fetch`: a file of a web server, in so many seconds, of so many bytes at most; it blocks."""
+        `fetch`: see `token_keys.Fetch`."""
         self.config = config
         self.node_id = config.node_id
         self.runtime = runtime
         self.clock = runtime.clock
         self.tasks = runtime.tasks
-        self.host_name = host_name
-        self.fetch = fetch
+        self.host_name, self.fetch = host_name, fetch
         self.metrics = Metrics()
         self.routes = ROUTES
         self.image = ClusterImage("")
@@ -152,6 +151,8 @@ class Broker:
             queued_bytes_max=config["queued.max.request.bytes"],
         )
         self.tls = BrokerTls(runtime)
+        self.outward: Runtime
+        """The world as whoever connects to other brokers sees it."""
         self._authentication = guard(self, config, self._dispatcher, self._server)
         self._join_cluster(store, boot_id)
 
@@ -159,7 +160,7 @@ class Broker:
         """The parts by which this broker is one of several."""
         runtime = self.runtime
         login = login_of(self.config)
-        outward: Runtime = self.tls.for_peers(self.config)
+        outward = self.outward = self.tls.for_peers(self.config)
         self.peers: Peers = Peers(outward, f"broker {self.node_id}", self._address_of, login=login)
         silence_s_max = self.config["broker.session.timeout.ms"] / 1000
         self.channel = ControllerChannel(

@@ -13,7 +13,6 @@ from cluster.shown import Page, parse
 from cluster.support import wait_until
 from cluster.test_cli_up import Process, refused
 from moldau.config.broker import BrokerConfig
-from moldau.config.key import ConfigError
 from moldau.config.sources import parse_file
 
 PAGE = Page("docs/security.md")

@@ -30,6 +30,7 @@ COMMANDS = {
     "user": "Create, list and delete users with passwords (SCRAM).",
     "config": "Read and change the configuration of topics and brokers.",
     "certs": "Make an authority, and certificates for brokers and clients.",
+    "profile": "Name the settings of a cluster: address, certificates, user.",
     "log": "Dump, verify and measure the files of a data folder.",
     "import": "Take over the data of an Apache Kafka 4 node.",
     "sql": "Query topics with SQL, on Spark, at a prompt or from a script.",
@@ -87,6 +88,7 @@ class Root(Group):
             formatter.write_dl(
                 [
                     ("MOLDAU_BOOTSTRAP", "the cluster's address, where --bootstrap is not given"),
+                    ("MOLDAU_PROFILE", "the profile of `moldau profile`, where --profile is not given"),
                     ("MOLDAU_DEBUG=1", "show tracebacks and the client's own log"),
                     ("NO_COLOR", "no colours, on terminals either"),
                 ]

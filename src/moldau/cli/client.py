@@ -154,16 +154,22 @@ class Connection:
 
         if error.code() in (Code._TRANSPORT, Code._ALL_BROKERS_DOWN, Code._RESOLVE, Code._TIMED_OUT):
             return self.silent()
+        if error.code() in (Code._AUTHENTICATION, Code._SSL, Code.SASL_AUTHENTICATION_FAILED):
+            self.complaint = self.complaint or error.str()
+            return self.silent()
         if error.code() in (Code.UNKNOWN_TOPIC_OR_PART, Code._UNKNOWN_TOPIC) and subject:
             return self.no_topic(subject)
         return explain_refusal(error, subject)
 
     def silent(self) -> CliError:
         """Something listens there, but the cluster does not answer as a cluster."""
+        from moldau.cli.refused import advice_on
+
         reason = f" ({self.complaint})" if self.complaint else ""
         return CliError(
             f"The cluster at {self.target.bootstrap} does not answer{reason}.",
-            "Check that the port is a Kafka listener, that the addresses its brokers advertise "
+            advice_on(self.complaint, self.target)
+            or "Check that the port is a Kafka listener, that the addresses its brokers advertise "
             "(advertised.listeners) can be reached from here, and -X security.protocol.",
             Exit.UNREACHABLE,
         )
@@ -257,7 +263,9 @@ def reach_peer(target: Target) -> tuple[tuple[str, int], str]:
             failures.append(f"{host}:{port}: {reason_of(error)}")
     raise CliError(
         f"Cannot reach a broker at {'; '.join(failures)}.",
-        "Start one with `moldau up`, or name the cluster's address with --bootstrap or MOLDAU_BOOTSTRAP.",
+        f"That is the address in {target.origin}; --bootstrap names another."
+        if target.origin
+        else "Start one with `moldau up`, or name the cluster's address with --bootstrap or MOLDAU_BOOTSTRAP.",
         Exit.UNREACHABLE,
     )
 

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple, Self
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.cli.client import reach_address, split_bootstrap
-from moldau.cli.errors import CliError, Exit, usage
+from moldau.cli.errors import CliError, Exit
 from moldau.cli.options import Target
 from moldau.cli.partition_health import PartitionView
+from moldau.cli.peer_way import require_plaintext
 from moldau.peers.errors import Busy, Disconnected, UnsupportedVersion
 from moldau.peers.peer import Peer
 from moldau.runtime.ports import Address, Runtime
@@ -102,12 +103,7 @@ class ClusterClient:
     """A connection to each broker that is asked something, on a loop that runs while it is asked."""
 
     def __init__(self, target: Target) -> None:
-        protocol = target.properties.get("security.protocol", "plaintext")
-        if protocol.lower() != "plaintext":
-            raise usage(
-                f"`moldau cluster` does not speak security.protocol={protocol} yet.",
-                "Use a listener without TLS and SASL.",
-            )
+        require_plaintext(target)
         self.target = target
         self._runner = asyncio.Runner(loop_factory=new_event_loop)
         self._runtime: Runtime | None = None

@@ -1,5 +1,5 @@
 """What the shell can complete beyond options: names of topics and groups, and transactional ids, asked from the
-cluster within a second or not at all; config keys; files and folders.
+cluster within a second or not at all; profiles; config keys; files and folders.
 """
 
 from __future__ import annotations
@@ -7,18 +7,30 @@ from __future__ import annotations
 import click
 from click.shell_completion import CompletionItem
 
-from moldau.cli.options import DEFAULT_BOOTSTRAP, Target
+from moldau.cli.options import DEFAULT_BOOTSTRAP, Target, target_of
 
 PATIENCE_S = 1.0
+
+
+def target_in(ctx: click.Context) -> Target:
+    """The cluster that the command line means, as far as it is written."""
+    said = ctx.params
+    return target_of(
+        ctx,
+        said.get("bootstrap") or DEFAULT_BOOTSTRAP,
+        said.get("profile"),
+        said.get("command_config"),
+        said.get("property_") or (),
+        PATIENCE_S,
+    )
 
 
 def topic_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from moldau.cli.client import Connection
     from moldau.cli.errors import CliError
 
-    bootstrap = ctx.params.get("bootstrap") or DEFAULT_BOOTSTRAP
     try:
-        topics = Connection(Target(bootstrap, timeout_s=PATIENCE_S)).metadata().topics
+        topics = Connection(target_in(ctx)).metadata().topics
     except CliError:
         return []
     return [CompletionItem(name) for name in sorted(topics) if name.startswith(incomplete)]
@@ -29,9 +41,8 @@ def group_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str
     from moldau.cli.errors import CliError
     from moldau.cli.group_view import all_groups
 
-    bootstrap = ctx.params.get("bootstrap") or DEFAULT_BOOTSTRAP
     try:
-        groups = all_groups(Connection(Target(bootstrap, timeout_s=PATIENCE_S)))
+        groups = all_groups(Connection(target_in(ctx)))
     except CliError:
         return []
     return [CompletionItem(group["group"]) for group in groups if group["group"].startswith(incomplete)]
@@ -44,13 +55,18 @@ def transactional_ids(
     from moldau.cli.errors import CliError
     from moldau.cli.transaction_client import TransactionClient
 
-    bootstrap = ctx.params.get("bootstrap") or DEFAULT_BOOTSTRAP
     try:
-        with TransactionClient(Connection(Target(bootstrap, timeout_s=PATIENCE_S))) as client:
+        with TransactionClient(Connection(target_in(ctx))) as client:
             known = [one.transactional_id for one in client.listed()]
     except CliError:
         return []
     return [CompletionItem(name) for name in sorted(known) if name.startswith(incomplete)]
+
+
+def profile_names(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from moldau.cli.profiles import names
+
+    return [CompletionItem(name) for name in names() if name.startswith(incomplete)]
 
 
 def config_keys(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

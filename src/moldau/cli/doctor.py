@@ -55,7 +55,7 @@ def command(ctx: click.Context, data: str, deep: bool, target: Target, as_json: 
     """
     sections = examine(
         data if asked(ctx, "data") or os.path.isdir(data) else None,
-        target if asked(ctx, "bootstrap") else local_cluster(target),
+        target if asked(ctx, "bootstrap") or target.origin else local_cluster(target),
         deep=deep,
     )
     if as_json:

@@ -55,7 +55,9 @@ class _WithExamples:
 
 
 # The same in every command that talks to a cluster; shown apart, so that a command's own options stand out.
-COMMON_OPTIONS = frozenset({"--bootstrap", "-X", "--timeout", "--json", "--help"})
+COMMON_OPTIONS = frozenset(
+    {"--bootstrap", "--profile", "--command-config", "-X", "--timeout", "--json", "--help"}
+)
 
 
 class Command(_WithExamples, click.Command):

@@ -1,4 +1,5 @@
-"""Options that many commands share, each defined once: `--bootstrap`, `-X`, `--timeout`, `--json`, `--set`.
+"""Options that many commands share, each defined once: those of the way to a cluster (`--bootstrap`, `--profile`,
+`--command-config`, `-X`, `--timeout`), `--json`, `--set`.
 
 `@cluster_options` hands the command one `target: Target`, the cluster it talks to, instead of the loose
 options.
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from moldau.cli.errors import usage
 
@@ -39,8 +41,11 @@ class Target:
     """The cluster that a command talks to, and how."""
 
     bootstrap: str = DEFAULT_BOOTSTRAP
-    properties: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, str] = field(default_factory=dict, repr=False)
+    """In librdkafka's names; some are secret."""
     timeout_s: float = 10.0
+    origin: str = ""
+    """Whose settings these are, if not those of options alone: `the profile prod`, or a file."""
 
 
 class Whole(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.3
@@ -83,9 +88,12 @@ class Amount(click.ParamType):  # type: ignore[type-arg]
 
 def cluster_options(function: Function) -> Function:
     @functools.wraps(function)
-    def command(*args: Any, bootstrap: str, property_: tuple[str, ...], timeout: float, **kwargs: Any) -> Any:
-        require_text(bootstrap, property_, *(kwargs[name] for name in kwargs.keys() - MAY_BE_BYTES))
-        target = Target(bootstrap, parse_pairs(property_, "-X"), timeout)
+    def command(*args: Any, **kwargs: Any) -> Any:
+        own = {name: kwargs.pop(name) for name in ("bootstrap", "profile", "property_")}
+        require_text(*own.values(), *(kwargs[name] for name in kwargs.keys() - MAY_BE_BYTES))
+        file, timeout_s = kwargs.pop("command_config"), kwargs.pop("timeout")
+        context = click.get_current_context()
+        target = target_of(context, own["bootstrap"], own["profile"], file, own["property_"], timeout_s)
         return function(*args, target=target, **kwargs)
 
     decorated = click.option(
@@ -102,6 +110,20 @@ def cluster_options(function: Function) -> Function:
         metavar="KEY=VALUE",
         help="A property of librdkafka, such as security.protocol=SSL.",
     )(decorated)
+    decorated = click.option(
+        "--command-config",
+        metavar="FILE",
+        shell_complete=lazily("files"),
+        help="Settings of a Java client or of librdkafka (client.properties).",
+    )(decorated)
+    decorated = click.option(
+        "--profile",
+        envvar="MOLDAU_PROFILE",
+        show_envvar=True,
+        metavar="NAME",
+        shell_complete=lazily("profile_names"),
+        help="The cluster and settings of `moldau profile`.  [default: as `profile use` says]",
+    )(decorated)
     return click.option(  # type: ignore[return-value]
         "-b",
         "--bootstrap",
@@ -112,6 +134,42 @@ def cluster_options(function: Function) -> Function:
         metavar="HOST:PORT",
         help="Any broker of the cluster; several with commas.",
     )(decorated)
+
+
+def lazily(name: str) -> Callable[..., Any]:
+    """A completion of `cli.complete`, which needs this module."""
+
+    def complete(*arguments: Any) -> Any:
+        from moldau.cli import complete as completions
+
+        return getattr(completions, name)(*arguments)
+
+    return complete
+
+
+def target_of(
+    context: click.Context,
+    bootstrap: str,
+    profile: str | None,
+    file: str | None,
+    properties: Sequence[str],
+    timeout_s: float,
+) -> Target:
+    """The cluster that a command line means; `-X` is stronger than what a profile or a file says."""
+    from moldau.cli.profiles import Given, Said, way_of
+
+    how = {
+        ParameterSource.COMMANDLINE: Said.BY_OPTION,
+        ParameterSource.ENVIRONMENT: Said.BY_VARIABLE,
+    }
+
+    def given(name: str, value: str | None) -> Given:
+        source = context.get_parameter_source(name)
+        return Given(value, Said.NOT if source is None else how.get(source, Said.NOT))
+
+    way = way_of(given("bootstrap", bootstrap), given("profile", profile), file)
+    settings = way.properties | parse_pairs(properties, "-X")
+    return Target(way.bootstrap or bootstrap, settings, timeout_s, way.origin)
 
 
 def require_text(*values: Any) -> None:

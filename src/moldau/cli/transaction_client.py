@@ -15,6 +15,7 @@ from moldau.base.errors import ErrorCode
 from moldau.base.internal_topics import TRANSACTION_STATE
 from moldau.cli.client import Connection
 from moldau.cli.errors import CliError, Exit
+from moldau.cli.peer_way import require_plaintext
 from moldau.cli.shortages import why_nobody_coordinates
 from moldau.coordinator.fields import FieldReader
 from moldau.peers.connection import PeerConnection
@@ -60,6 +61,7 @@ class OpenTransaction(NamedTuple):
 
 class TransactionClient:
     def __init__(self, connection: Connection) -> None:
+        require_plaintext(connection.target)
         self._connection = connection
         self._metadata = connection.metadata()
         self._timeout_s = connection.target.timeout_s

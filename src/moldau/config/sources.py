@@ -18,7 +18,9 @@ from moldau.config.table import BROKER_KEYS, OWN, broker_key
 
 PREFIX = "MOLDAU_"
 #: Variables of the command line that are not configuration keys.
-OTHER_VARIABLES = frozenset({"MOLDAU_BOOTSTRAP", "MOLDAU_DEBUG", "MOLDAU_FALLBACKS", "MOLDAU_KAFKA_CACHE"})
+OTHER_VARIABLES = frozenset(
+    {"MOLDAU_BOOTSTRAP", "MOLDAU_DEBUG", "MOLDAU_FALLBACKS", "MOLDAU_KAFKA_CACHE", "MOLDAU_PROFILE"}
+)
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import click
 from click.core import ParameterSource
 
-from moldau.cli.complete import folders
+from moldau.cli.complete import files, folders
 from moldau.cli.errors import CliError, Exit
 from moldau.cli.findings import Section, Status, print_section
 from moldau.cli.help import Command
@@ -29,6 +29,8 @@ LOCAL_TIMEOUT_S = 2.0
 moldau doctor
 # A data folder, with every batch of every log
 moldau doctor --data ./moldau-data --deep
+# A broker's certificates and listeners, before it is started
+moldau doctor --config server.properties
 # A cluster
 moldau doctor --bootstrap localhost:9092
 """,
@@ -42,20 +44,29 @@ moldau doctor --bootstrap localhost:9092
     shell_complete=folders,
     help="A data folder of `moldau up` or of one broker.",
 )
+@click.option(
+    "--config",
+    metavar="FILE",
+    shell_complete=files,
+    help="A broker's configuration: its certificates, keys and listeners.",
+)
 @click.option("--deep", is_flag=True, help="Also read all logs and check every batch.")
 @cluster_options
 @json_option()
 @click.pass_context
-def command(ctx: click.Context, data: str, deep: bool, target: Target, as_json: bool) -> int:
+def command(
+    ctx: click.Context, data: str, config: str | None, deep: bool, target: Target, as_json: bool
+) -> int:
     """Check this machine, a data folder and a cluster.
 
     Without options it looks at the machine, at ./moldau-data where that exists, and at the cluster where
-    MOLDAU_BOOTSTRAP names one or a broker listens on localhost:9092. It changes nothing. The exit code is 1
-    where a problem was found.
+    MOLDAU_BOOTSTRAP or a profile names one or a broker listens on localhost:9092. It changes nothing. The
+    exit code is 1 where a problem was found.
     """
     sections = examine(
         data if asked(ctx, "data") or os.path.isdir(data) else None,
         target if asked(ctx, "bootstrap") or target.origin else local_cluster(target),
+        config,
         deep=deep,
     )
     if as_json:
@@ -95,14 +106,19 @@ def local_cluster(target: Target) -> Target | None:
     return target
 
 
-def examine(data: str | None, target: Target | None, *, deep: bool) -> list[Section]:
+def examine(data: str | None, target: Target | None, config: str | None, *, deep: bool) -> list[Section]:
     from moldau.cli.doctor_machine import examine_machine
+    from moldau.cli.doctor_security import examine_config, examine_folder, examine_profiles
 
-    sections = [Section("This machine", list(examine_machine(data or DEFAULT_DATA, DEFAULT_PORT)))]
+    machine = [*examine_machine(data or DEFAULT_DATA, DEFAULT_PORT), *examine_profiles()]
+    sections = [Section("This machine", machine)]
+    if config is not None:
+        sections.append(Section("Configuration", list(examine_config(config))))
     if data is not None:
         from moldau.cli.doctor_data import examine_data
 
-        sections.append(Section("Data folder", list(examine_data(data, deep=deep))))
+        found = [*examine_data(data, deep=deep), *examine_folder(data)]
+        sections.append(Section("Data folder", found))
     if target is not None:
         from moldau.cli.doctor_cluster import examine_cluster
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from moldau.cli.client import Connection, reason_of
-from moldau.cli.config import min_isr_of
+from moldau.cli.config import min_isr_of, read_configs
 from moldau.cli.errors import CliError
 from moldau.cli.findings import Finding, ok, problem, remark, warning
 from moldau.cli.options import Target
@@ -37,6 +37,7 @@ def examine_cluster(target: Target) -> Iterator[Finding]:
     yield ok("cluster", f"{description.cluster_id} at {target.bootstrap}, answers in {human_ms(elapsed_ms)}")
     for node in sorted(description.nodes, key=lambda node: node.id):
         yield broker(node)
+        yield from who_gets_in(connection, node)
     cluster = registered(target)
     yield from fenced_found(cluster)
     if description.controller is None:
@@ -59,6 +60,20 @@ def broker(node: Any) -> Finding:
         return problem(
             subject, f"advertises {address}, which cannot be reached from here: {reason_of(error)}", advice
         )
+
+
+def who_gets_in(connection: Connection, node: Any) -> Iterator[Finding]:
+    """The listeners of a broker that ask nobody who they are, and its certificate where this client speaks TLS."""
+    from moldau.cli.doctor_security import open_listeners, shown_certificate
+
+    subject = f"broker {node.id}"
+    try:
+        found = read_configs(connection, "broker", str(node.id))
+    except CliError:
+        return
+    yield from open_listeners(subject, {name: entry.value for name, entry in found.items() if entry.value})
+    if "ssl" in connection.target.properties.get("security.protocol", "").lower():
+        yield from shown_certificate(subject, node.host, node.port)
 
 
 def registered(target: Target) -> ClusterView | None:

@@ -18,7 +18,7 @@ PYTHON_MIN = (3, 11)
 DESCRIPTORS_WANTED = 4096
 FREE_BYTES_LEAST = 512 << 20
 FREE_BYTES_WANTED = 5 << 30
-NEEDED = ("click", "confluent-kafka", "cramjam", "crc32c", "kio", "rich")
+NEEDED = ("click", "confluent-kafka", "cramjam", "crc32c", "cryptography", "kio", "rich")
 
 
 def examine_machine(data: str, port: int) -> Iterator[Finding]:

@@ -264,7 +264,7 @@ def reach_peer(target: Target) -> tuple[tuple[str, int], str]:
     raise CliError(
         f"Cannot reach a broker at {'; '.join(failures)}.",
         f"That is the address in {target.origin}; --bootstrap names another."
-        if target.origin
+        if target.has_its_address
         else "Start one with `moldau up`, or name the cluster's address with --bootstrap or MOLDAU_BOOTSTRAP.",
         Exit.UNREACHABLE,
     )

@@ -46,6 +46,8 @@ class Target:
     timeout_s: float = 10.0
     origin: str = ""
     """Whose settings these are, if not those of options alone: `the profile prod`, or a file."""
+    has_its_address: bool = False
+    """The address is from there too."""
 
 
 class Whole(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.3
@@ -169,7 +171,7 @@ def target_of(
 
     way = way_of(given("bootstrap", bootstrap), given("profile", profile), file)
     settings = way.properties | parse_pairs(properties, "-X")
-    return Target(way.bootstrap or bootstrap, settings, timeout_s, way.origin)
+    return Target(way.bootstrap or bootstrap, settings, timeout_s, way.origin, way.has_its_address)
 
 
 def require_text(*values: Any) -> None:

@@ -96,6 +96,7 @@ def add(
     settings = (from_file(file) if file else {}) | settings_of(**how) | parse_pairs(properties, "-X")
     if profiles.BOOTSTRAP not in settings:
         raise usage("A profile has an address.", "Give it with --bootstrap HOST:PORT.")
+    settings = {profiles.BOOTSTRAP: settings.pop(profiles.BOOTSTRAP)} | settings
     split_bootstrap(settings[profiles.BOOTSTRAP])
     check(settings)
     profiles.save(name, settings, replace=force)

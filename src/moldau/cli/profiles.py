@@ -43,6 +43,7 @@ class Way(NamedTuple):
     properties: dict[str, str]
     origin: str = ""
     """Whose settings these are, for sentences."""
+    has_its_address: bool = False
 
     def __repr__(self) -> str:
         return f"Way({self.bootstrap}, {self.origin})"
@@ -73,7 +74,7 @@ def way_of(bootstrap: Given, profile: Given, file: str | None) -> Way:
         return Way(bootstrap.value if bootstrap.said else None, {})
     own = settings.pop(BOOTSTRAP, None)
     wins = bootstrap.said and (own is None or bootstrap.said >= said)
-    return Way(bootstrap.value if wins else own, settings, origin)
+    return Way(bootstrap.value if wins else own, settings, origin, own is not None and not wins)
 
 
 # The store

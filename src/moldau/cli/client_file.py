@@ -44,6 +44,7 @@ NATIVE = frozenset(
     }
 )
 """Names that librdkafka has, and Java's client has not."""
+STORES = ("ssl.truststore.", "ssl.keystore.")
 HEADER = "# A profile of the moldau command: librdkafka's names in Java's format of properties."
 
 
@@ -82,25 +83,18 @@ def raw_lines(text: str) -> dict[str, str]:
 
 def translated(java: Mapping[str, str]) -> dict[str, str]:
     """The settings of Java's client as librdkafka's."""
-    options = {
-        name: value.strip()
-        for name, value in java.items()
-        if name not in NO_COUNTERPART and not is_for_java_alone(name, value)
+    options = {name: value.strip() for name, value in java.items()}
+    rest = {
+        name: value
+        for name, value in options.items()
+        if not name.startswith(STORES) and name not in NO_COUNTERPART and not is_for_java_alone(name, value)
     }
-    settings = trusted(options) | own_certificate(options)
-    return settings | client_config(
-        {
-            name: value
-            for name, value in options.items()
-            if not name.startswith(("ssl.truststore.", "ssl.keystore."))
-        },
-        "admin",
-    )
+    return trusted(options) | own_certificate(options) | client_config(rest, "admin")
 
 
 def is_for_java_alone(name: str, value: str) -> bool:
     """Other names of ciphers, and classes where they are Kafka's own defaults."""
-    return name == "ssl.cipher.suites" or (name in JAVA_CLASSES and not value.strip())
+    return name == "ssl.cipher.suites" or (name in JAVA_CLASSES and not value)
 
 
 def trusted(options: Mapping[str, str]) -> dict[str, str]:

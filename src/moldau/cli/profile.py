@@ -46,7 +46,7 @@ def command() -> None:
 moldau profile add prod -b kafka1:9093 --ca ca.crt --user alice
 # From a file or a program
 moldau profile add prod -b kafka1:9093 --user alice --password-file pw.txt
-pass show kafka | moldau profile add prod -b kafka1:9093 -u me --password-file -
+pass show kafka | moldau profile add prod -b k1:9093 -u me --password-file -
 # TLS, and this user's own certificate
 moldau profile add prod -b kafka1:9093 --ca ca.crt --certificate alice.pem
 # What Kafka's tools and other clients are given

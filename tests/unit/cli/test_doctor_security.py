@@ -87,6 +87,9 @@ def test_a_profile_that_others_read_is_a_warning(opened: Path, monkeypatch: pyte
     path = profiles.save("prod", {"bootstrap.servers": "localhost:9092"}, replace=False)
     assert list(examine_profiles()) == []
     Path(path).chmod(0o644)
+    assert list(examine_profiles()) == [], "nobody gets into the folder"
+    for folder in (Path(path).parent, Path(path).parents[1]):
+        folder.chmod(0o755)
     assert len(worst(list(examine_profiles()))) == 1
 
 

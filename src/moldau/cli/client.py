@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 DEFAULT_PORT = 9092
 REACH_TIMEOUT_S = 5.0
+FIRST_LOOK_S = 1.5
 FUTURE_GRACE_S = 5.0  # librdkafka reports a time-out itself; this only guards against a call that never ends
 
 
@@ -59,7 +60,8 @@ class Connection:
         )
 
     def _on_error(self, error: KafkaError) -> None:
-        self.complaint = error.str()
+        if not self.complaint or error.name() != "_ALL_BROKERS_DOWN":  # what the reason was came before
+            self.complaint = error.str()
 
     @property
     def admin(self) -> AdminClient:
@@ -105,10 +107,25 @@ class Connection:
     def metadata(self, topic: str | None = None) -> ClusterMetadata:
         from confluent_kafka import KafkaException
 
+        first_s = min(self.target.timeout_s, FIRST_LOOK_S)
         try:
-            return self.admin.list_topics(topic, timeout=self.target.timeout_s)
+            return self.admin.list_topics(topic, timeout=first_s)
         except KafkaException as error:
-            raise self.explain(error.args[0]) from error
+            failure = error
+        if not self._is_refused() and first_s < self.target.timeout_s:
+            try:
+                return self.admin.list_topics(topic, timeout=self.target.timeout_s - first_s)
+            except KafkaException as error:
+                failure = error
+                self._is_refused()
+        raise self.explain(failure.args[0]) from failure
+
+    def _is_refused(self) -> bool:
+        """Whether the brokers do not let this client in: it would be tried until the time is over."""
+        from moldau.cli.refused import advice_on
+
+        self.admin.poll(0)  # brings what went wrong meanwhile
+        return bool(advice_on(self.complaint, self.target))
 
     def answers(self) -> bool:
         """Whether a broker answers at all, asked without patience."""
@@ -170,7 +187,8 @@ class Connection:
             f"The cluster at {self.target.bootstrap} does not answer{reason}.",
             advice_on(self.complaint, self.target)
             or "Check that the port is a Kafka listener, that the addresses its brokers advertise "
-            "(advertised.listeners) can be reached from here, and -X security.protocol.",
+            "(advertised.listeners) can be reached from here, and that it is spoken to as it wants: with TLS or a "
+            "password by --profile or --command-config, -X security.protocol.",
             Exit.UNREACHABLE,
         )
 

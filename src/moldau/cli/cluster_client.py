@@ -1,7 +1,7 @@
 """What the command line asks of a cluster and confluent-kafka has no calls for, with Kafka's own requests over `peers`.
 
 Any broker will do for what the controller decides: it is passed on. Sizes of logs are asked of the broker that has
-them. Listeners with TLS or SASL are not spoken to.
+them. It goes the way that a profile or `-X` says (`peer_way`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from moldau.cli.client import reach_address, split_bootstrap
 from moldau.cli.errors import CliError, Exit
 from moldau.cli.options import Target
 from moldau.cli.partition_health import PartitionView
-from moldau.cli.peer_way import require_plaintext
+from moldau.cli.peer_way import login_of, on_the_way
+from moldau.cli.refused import advice_on
 from moldau.peers.errors import Busy, Disconnected, UnsupportedVersion
 from moldau.peers.peer import Peer
 from moldau.runtime.ports import Address, Runtime
@@ -103,7 +104,7 @@ class ClusterClient:
     """A connection to each broker that is asked something, on a loop that runs while it is asked."""
 
     def __init__(self, target: Target) -> None:
-        require_plaintext(target)
+        self._login = login_of(target)
         self.target = target
         self._runner = asyncio.Runner(loop_factory=new_event_loop)
         self._runtime: Runtime | None = None
@@ -410,7 +411,8 @@ class ClusterClient:
         except (Disconnected, Busy) as error:
             raise CliError(
                 f"The broker at {address[0]}:{address[1]} does not answer {api}: {error}.",
-                "Check that the port is a Kafka listener without TLS; --bootstrap takes several addresses.",
+                advice_on(str(error), self.target)
+                or "Check that the port is a Kafka listener and its security.protocol; --bootstrap takes several.",
                 Exit.UNREACHABLE,
             ) from error
 
@@ -421,9 +423,9 @@ class ClusterClient:
 
     def _peer(self, address: Address) -> Peer:
         if self._runtime is None:
-            self._runtime = real_runtime()
+            self._runtime = on_the_way(real_runtime(), self.target)
         if address not in self._peers:
-            self._peers[address] = Peer(self._runtime, address, CLIENT_ID)
+            self._peers[address] = Peer(self._runtime, address, CLIENT_ID, self._login)
         return self._peers[address]
 
     def _check(self, error: int, message: str | None, what: str) -> None:

@@ -29,7 +29,12 @@ SIGNS = (
         "Choose one of sasl.enabled.mechanisms of the brokers: -X sasl.mechanism=SCRAM-SHA-512.",
     ),
     (
-        ("connecting to a ssl listener", "connecting to a sasl", "security.protocol"),
+        (
+            "connecting to a ssl listener",
+            "connecting to a sasl",
+            "security.protocol",
+            "closed the connection",
+        ),
         "The listener may want TLS or a password: --profile NAME or --command-config FILE says how.",
     ),
     (

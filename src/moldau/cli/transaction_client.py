@@ -1,7 +1,7 @@
 """The requests about transactions that confluent-kafka has no calls for, sent to the brokers directly.
 
-One plain connection for each broker (`peers`), on a loop that runs while a request is asked; listeners with TLS or SASL
-are not spoken to.
+One connection for each broker (`peers`), on a loop that runs while a request is asked. It goes the way that a
+profile or `-X` says (`peer_way`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from moldau.base.errors import ErrorCode
 from moldau.base.internal_topics import TRANSACTION_STATE
 from moldau.cli.client import Connection
 from moldau.cli.errors import CliError, Exit
-from moldau.cli.peer_way import require_plaintext
+from moldau.cli.peer_way import login_of, on_the_way
+from moldau.cli.refused import advice_on
 from moldau.cli.shortages import why_nobody_coordinates
 from moldau.coordinator.fields import FieldReader
 from moldau.peers.connection import PeerConnection
@@ -61,7 +62,7 @@ class OpenTransaction(NamedTuple):
 
 class TransactionClient:
     def __init__(self, connection: Connection) -> None:
-        require_plaintext(connection.target)
+        self._login = login_of(connection.target)
         self._connection = connection
         self._metadata = connection.metadata()
         self._timeout_s = connection.target.timeout_s
@@ -170,20 +171,25 @@ class TransactionClient:
         except (OSError, Disconnected) as error:
             raise CliError(
                 f"Broker {broker} does not answer {api} ({error}).",
-                "Brokers before Kafka 3.0 do not tell of their transactions; listeners with TLS or SASL"
-                " are not spoken to.",
+                advice_on(str(error), self._connection.target)
+                or "Brokers before Kafka 3.0 do not tell of their transactions.",
                 Exit.UNREACHABLE,
             ) from error
 
     async def _connected(self, broker: int) -> PeerConnection:
         if self._runtime is None:
-            self._runtime = real_runtime()
+            self._runtime = on_the_way(real_runtime(), self._connection.target)
         connection = self._connections.get(broker)
         if connection is None:
             found = self._metadata.brokers[broker]
-            connection = self._connections[broker] = await PeerConnection.open(
+            connection = await PeerConnection.open(
                 self._runtime, found.host, found.port, CLIENT_ID, timeout_s=self._timeout_s
             )
+            self._connections[broker] = connection
+            if self._login is not None:
+                from moldau.peers.login import log_in
+
+                await log_in(self._runtime, connection, self._login)
         return connection
 
     def close(self) -> None:

@@ -283,9 +283,12 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses that clients can start from."""
+        """The addresses that clients can start from: those that speak as the first listener does."""
         addresses = []
-        for name, given, *_ in self.config.listeners:
+        protocol = self.config.listeners[0].protocol
+        for name, given, _, own_protocol in self.config.listeners:
+            if own_protocol != protocol:
+                continue
             own = given, self.listeners[name].address[1]
             host, port = self.config.advertised_listeners.get(name, own)
             host = "localhost" if host in WILDCARDS else host

@@ -12,6 +12,7 @@ from moldau.cli.errors import CliError, Exit
 
 STORE_FILE = "cluster.sqlite"
 PID_FILE = "pid"
+SECURITY_FOLDER = "security"
 KAFKA_METADATA = "__cluster_metadata-0"
 # What a file system or a desktop puts into a folder by itself.
 HARMLESS = frozenset({"lost+found", ".DS_Store"})
@@ -47,7 +48,9 @@ def refuse_foreign_cluster(data: str, option: str) -> None:
             f"The folder {data} is Apache Kafka's.",
             f"`moldau import --from {data} --data NEW_FOLDER` takes over what is in it; nothing was touched.",
         )
-    if names and STORE_FILE not in names and not any(is_broker_folder(data, name) for name in names):
+    if is_new(names):
+        return
+    if STORE_FILE not in names and not any(is_broker_folder(data, name) for name in names):
         raise foreign(data, names, option)
 
 
@@ -63,6 +66,11 @@ def refuse_foreign_broker(folder: str, option: str) -> None:
     others = [name for name in names if name not in (PID_FILE, ".lock") and not name.startswith(STORE_FILE)]
     if others and "meta.properties" not in names:
         raise foreign(folder, names, option)
+
+
+def is_new(names: list[str]) -> bool:
+    """Whether nothing is there, or only what `moldau up --secure` makes before the data."""
+    return not set(names) - {SECURITY_FOLDER}
 
 
 def is_kafkas(names: list[str]) -> bool:

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from moldau.cli.cert_files import current_time
+from moldau.cli.data_folder import SECURITY_FOLDER
 from moldau.cli.errors import CliError
 from moldau.cli.findings import Finding, ok, problem, remark, warning
 from moldau.cli.private_files import read_by_others
@@ -49,7 +50,7 @@ def examine_folder(folder: str) -> Iterator[Finding]:
     yield from open_to_others(
         "folder", folder, "Everyone on this machine can read the messages: `chmod 700` it, or set UMask=0077."
     )
-    secrets = os.path.join(folder, "security")
+    secrets = os.path.join(folder, SECURITY_FOLDER)
     if os.path.isdir(secrets):
         paths = [os.path.join(secrets, name) for name in sorted(os.listdir(secrets))]
         for path in paths:

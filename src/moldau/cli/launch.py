@@ -22,8 +22,10 @@ import click
 
 from moldau.cli.data_folder import PID_FILE, STORE_FILE, cannot_start
 from moldau.cli.errors import CliError, Exit, file_error, usage
+from moldau.cli.first_user import FirstUser, see_to_first_user
 from moldau.cli.logging_setup import FORMATS, LEVELS, set_up_logging
 from moldau.cli.min_isr import MIN_ISR, Wanted, bring_into_force, warn_of_file
+from moldau.cli.own_way import address_here
 
 if TYPE_CHECKING:
     from moldau.broker.node import Broker
@@ -56,6 +58,10 @@ class Launch:
     """How many brokers start together, this one included."""
     remarks: Sequence[str] = ()
     """On the settings: what is said of them once there is a log."""
+    first_user: FirstUser | None = None
+    """Who is to be there before clients can work."""
+    on_ready: Callable[[str], object] | None = None
+    """Called behind the ready line, with the bootstrap servers."""
 
     @property
     def pid_file(self) -> str:
@@ -168,7 +174,12 @@ def run_broker(launch: Launch) -> None:
         loop, stopping = asyncio.get_running_loop(), asyncio.Event()
         install_signal_handlers(loop, lambda: stop_or_leave(stopping))
         install_hangup_handler(loop, note_hangup if launch.is_daemon else stopping.set)
-        await serve(runtime, launch, stopping, lambda servers: announce(servers, launch.as_json))
+        await serve(runtime, launch, stopping, on_ready)
+
+    def on_ready(servers: str) -> None:
+        announce(servers, launch.as_json)
+        if launch.on_ready is not None:
+            launch.on_ready(servers)
 
     prepare_process(launch)
     try:
@@ -210,6 +221,8 @@ async def serve(
     broker.on_opened = tune_gc
     try:
         await start(broker, launch)
+        if launch.first_user is not None:
+            await see_to_first_user(broker, launch.first_user)
         if launch.min_isr is not None:
             await bring_into_force(broker.outward, reached_here(broker), launch.min_isr)
         if launch.is_daemon:
@@ -246,8 +259,7 @@ def warn_of_shortages(broker: Broker, launch: Launch) -> None:
 
 def reached_here(broker: Broker) -> Address:
     """Where this process reaches its own broker, as another broker would."""
-    host, port = broker.listeners[broker.config.inter_broker_listener.name].address
-    return "localhost" if host in ("", "0.0.0.0", "::") else host, port
+    return address_here(*broker.listeners[broker.config.inter_broker_listener.name].address)
 
 
 async def opened_store(runtime: Runtime, launch: Launch) -> Store:

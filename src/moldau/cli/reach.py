@@ -1,6 +1,6 @@
 """Who can reach a broker of `moldau up`: this machine alone, or everybody who gets to one of its addresses.
 
-There is no password yet, so it listens on `localhost` unless `--open` or listeners say otherwise, and says so then. It
+It listens on `localhost` unless `--open` or listeners say otherwise, and says so where it asks for no password then. It
 says as well where it sends clients to an address that it does not listen on.
 """
 
@@ -15,12 +15,16 @@ if TYPE_CHECKING:
 
 LOCALHOST = "localhost"
 ALL_ADDRESSES = ""
+BROKERS = "BROKERS"
+"""The listener of the brokers among themselves."""
 DEFAULT_PORT = 9092
 _ALL = (ALL_ADDRESSES, "0.0.0.0", "::")
 
 
-def listeners_of(port: int | None, *, is_open: bool) -> str:
-    return f"PLAINTEXT://{ALL_ADDRESSES if is_open else LOCALHOST}:{DEFAULT_PORT if port is None else port}"
+def listeners_of(port: int | None, *, is_open: bool, is_secure: bool = False) -> str:
+    """With `is_secure` brokers meet on a listener of their own, on this machine alone."""
+    clients = f"{ALL_ADDRESSES if is_open else LOCALHOST}:{DEFAULT_PORT if port is None else port}"
+    return f"SASL_SSL://{clients},{BROKERS}://127.0.0.1:0" if is_secure else f"PLAINTEXT://{clients}"
 
 
 def is_local(host: str) -> bool:
@@ -34,6 +38,8 @@ def remarks_on_reach(config: BrokerConfig, store_url: str) -> Iterator[str]:
     """What whoever starts it should know of it."""
     reachable = [endpoint for endpoint in config.listeners if not is_local(endpoint.host)]
     for endpoint in reachable:
+        if endpoint.is_sasl:
+            continue
         where = "all addresses of this machine" if endpoint.host in _ALL else endpoint.host
         yield (
             f"the listener {endpoint.name} is open on {where}, without a password: "

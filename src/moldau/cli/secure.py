@@ -26,16 +26,16 @@ from moldau.cli.cert_files import (
     make_authority,
     make_store,
 )
-from moldau.cli.data_folder import cannot_start
+from moldau.cli.data_folder import SECURITY_FOLDER, cannot_start
 from moldau.cli.errors import CliError
 from moldau.cli.private_files import make_private_folder, write_file
+from moldau.cli.reach import BROKERS
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
-FOLDER = "security"
-BROKERS = "brokers"
-"""The name in the brokers' certificate, and of their listener."""
+CERTIFIED = "brokers"
+"""The name in the brokers' certificate."""
 USER = "admin"
 MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256")
 PASSWORD_BYTES = 18
@@ -59,7 +59,7 @@ class Secured:
 
     @property
     def store(self) -> str:
-        return os.path.join(self.folder, f"{BROKERS}.pem")
+        return os.path.join(self.folder, f"{CERTIFIED}.pem")
 
     @property
     def password_file(self) -> str:
@@ -68,8 +68,9 @@ class Secured:
 
 def secured(data: str, hosts: Iterable[str] = LOCAL_NAMES) -> Secured:
     """What the folder of that data has, made where it is missing."""
-    folder = os.path.join(data, FOLDER)
+    folder = os.path.join(data, SECURITY_FOLDER)
     try:
+        make_private_folder(data)
         make_private_folder(folder)
         if not os.path.exists(os.path.join(folder, AUTHORITY_CERTIFICATE)):
             make_authority(folder, "Moldau on this machine")
@@ -96,7 +97,7 @@ def keep_store(folder: str, hosts: list[str]) -> None:
     """One certificate for the brokers, good for these hosts and for some time."""
     from moldau.security.certificates import Role
 
-    path = os.path.join(folder, f"{BROKERS}.pem")
+    path = os.path.join(folder, f"{CERTIFIED}.pem")
     if os.path.exists(path):
         found = contents_of(path, None).certificates
         if found and found[0].not_valid_after_utc > current_time() + RENEWED_BEFORE:
@@ -104,7 +105,7 @@ def keep_store(folder: str, hosts: list[str]) -> None:
             if set(hosts) <= set(known):
                 return
             hosts = [*known, *(host for host in hosts if host not in known)]
-    make_store(folder, authority_of(folder), Role.BROKER, BROKERS, hosts, replace=True)
+    make_store(folder, authority_of(folder), Role.BROKER, CERTIFIED, hosts, replace=True)
 
 
 def names_of(certificate: Certificate) -> tuple[str, ...]:
@@ -124,6 +125,12 @@ def hosts_of(listening: Iterable[str], *, is_open: bool) -> list[str]:
     return [host for host in known if address_of(host) is not None or HOST_NAME.fullmatch(host)]
 
 
+def hosts_named(options: Mapping[str, str]) -> list[str]:
+    """Those of advertised.listeners, which is checked elsewhere."""
+    addresses = [item.rpartition("://")[2] for item in options.get("advertised.listeners", "").split(",")]
+    return [address.strip().rpartition(":")[0].strip("[]") for address in addresses if address.strip()]
+
+
 def own_address() -> str:
     """By which this machine sends to others; nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
@@ -137,16 +144,11 @@ def own_address() -> str:
 # Settings
 
 
-def listeners_of(host: str, port: int) -> str:
-    """Clients on the first, the brokers among themselves on the second, on this machine alone."""
-    return f"SASL_SSL://{host}:{port},{BROKERS.upper()}://127.0.0.1:0"
-
-
 def broker_settings(made: Secured) -> dict[str, str]:
-    own = f"listener.name.{BROKERS}"
+    own = f"listener.name.{BROKERS.lower()}"
     return {
-        "listener.security.protocol.map": f"SASL_SSL:SASL_SSL,{BROKERS.upper()}:SSL",
-        "inter.broker.listener.name": BROKERS.upper(),
+        "listener.security.protocol.map": f"SASL_SSL:SASL_SSL,{BROKERS}:SSL",
+        "inter.broker.listener.name": BROKERS,
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": made.store,
         "ssl.truststore.type": "PEM",

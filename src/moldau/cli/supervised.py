@@ -16,9 +16,11 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TextIO
 
 from moldau.cli.errors import CliError, Exit, unexpected
+from moldau.cli.first_user import FirstUser
 from moldau.cli.launch import Launch, note_hangup, prepare_process, serve, stop_or_leave
 from moldau.config.broker import BrokerConfig
 from moldau.runtime.ports import Runtime
@@ -46,6 +48,8 @@ class Order(NamedTuple):
     starting: int
     """How many brokers it starts."""
     thrown_away: str = ""
+    first_user: Sequence[str] = ()
+    """The fields of a `FirstUser`."""
 
     def launch(self) -> Launch:
         config = BrokerConfig.parse(self.settings)
@@ -57,6 +61,7 @@ class Order(NamedTuple):
             name=self.name,
             thrown_away=self.thrown_away,
             starting=self.starting,
+            first_user=FirstUser(*self.first_user) if self.first_user else None,
         )
 
 

@@ -24,8 +24,10 @@ from moldau.cli.data_folder import PID_FILE
 from moldau.cli.errors import CliError, Exit
 from moldau.cli.launch import announce
 from moldau.cli.min_isr import Wanted, bring_into_force
+from moldau.cli.own_way import address_here, way_to_own
 from moldau.cli.restarts import Restarts
 from moldau.cli.supervised import STOP, Order
+from moldau.config.broker import BrokerConfig
 from moldau.runtime.ports import Address
 from moldau.runtime.real import close_runtime, real_runtime
 from moldau.runtime.real.process import install_hangup_handler, install_signal_handlers
@@ -136,9 +138,12 @@ class Keeper:
     @property
     def address(self) -> Address:
         """Where it can be reached from this machine: what it advertises may not be."""
-        endpoint = self._order.launch().config.listeners[0]
-        host = "localhost" if endpoint.host in ("", "0.0.0.0", "::") else endpoint.host
-        return host, endpoint.port
+        endpoint = self.config.inter_broker_listener
+        return address_here(endpoint.host, endpoint.port)
+
+    @property
+    def config(self) -> BrokerConfig:
+        return self._order.launch().config
 
     @property
     def has_process(self) -> bool:
@@ -212,9 +217,10 @@ class Supervisor:
         addresses = [keeper.address for keeper in self._keepers]
         runtime = real_runtime()
         try:
-            await wait_until_acquainted(runtime, addresses)
+            secured = way_to_own(runtime, self._keepers[0].config)
+            await wait_until_acquainted(secured, addresses)
             if self._min_isr is not None:
-                await bring_into_force(runtime, addresses[0], self._min_isr)
+                await bring_into_force(secured, addresses[0], self._min_isr)
         finally:
             close_runtime(runtime)
 
@@ -242,9 +248,15 @@ class Supervisor:
 
 
 def supervise(
-    orders: Sequence[Order], *, restarts: bool, as_json: bool, data: str, min_isr: Wanted | None = None
+    orders: Sequence[Order],
+    *,
+    restarts: bool,
+    as_json: bool,
+    data: str,
+    min_isr: Wanted | None = None,
+    then: Callable[[str], object] | None = None,
 ) -> Exit:
-    """Run the brokers until a signal, or until none is left."""
+    """Run the brokers until a signal, or until none is left; `then` is called behind the ready line."""
 
     async def main() -> Exit:
         supervisor = Supervisor(orders, restarts=restarts, min_isr=min_isr)
@@ -254,6 +266,8 @@ def supervise(
 
     def on_ready(bootstrap_servers: str) -> None:
         announce(bootstrap_servers, as_json)
+        if then is not None:
+            then(bootstrap_servers)
         log.info("ready; Ctrl-C stops it", extra={"bootstrap_servers": bootstrap_servers, "data": data})
 
     return asyncio.run(main())

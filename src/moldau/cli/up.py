@@ -7,7 +7,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import click
@@ -21,6 +21,7 @@ from moldau.cli.data_folder import (
     refuse_foreign_cluster,
 )
 from moldau.cli.errors import Exit, usage
+from moldau.cli.first_user import FirstUser
 from moldau.cli.help import Command
 from moldau.cli.launch import Launch, log_options, read_config, run_broker, store_option, store_url
 from moldau.cli.logging_setup import set_up_logging
@@ -57,6 +58,8 @@ moldau up --open
 moldau up --set num.partitions=3 --set message.max.bytes=10485760
 # With metrics and health on http://127.0.0.1:9100
 moldau up --set moldau.http.port=9100
+# With TLS and a password, made at the first start; other commands use them
+moldau up --secure
 # A cluster: three brokers on 9092, 9093 and 9094, a process each
 moldau up --brokers 3
 """,
@@ -81,8 +84,8 @@ moldau up --brokers 3
     "--open",
     "is_open",
     is_flag=True,
-    help="Listen on all addresses of this machine, for everybody who reaches it: there is no password.  "
-    "[default: for this machine only]",
+    help="Listen on all addresses of this machine: for everybody who reaches it, or with --secure for who "
+    "has the password.  [default: for this machine only]",
 )
 @click.option(
     "-d",
@@ -92,6 +95,11 @@ moldau up --brokers 3
     metavar="DIR",
     shell_complete=folders,
     help=f"The data folder; {TEMPORARY} is thrown away at the end.",
+)
+@click.option(
+    "--secure",
+    is_flag=True,
+    help="With TLS and a password: makes both, prints the clients' settings, and keeps them as a profile.",
 )
 @store_option
 @click.option("--no-restart", is_flag=True, help="Leave a broker dead that ends; else it is started again.")
@@ -105,6 +113,7 @@ def command(
     port: int | None,
     is_open: bool,
     data: str,
+    secure: bool,
     store: str | None,
     no_restart: bool,
     settings: tuple[str, ...],
@@ -122,23 +131,32 @@ def command(
     cluster's own topics are 3, or N if that is less; from 3 brokers on min.insync.replicas is 2, so that a
     write with acks=all outlives any one broker. A broker that ends is started again; Ctrl-C stops one after
     the other, Ctrl-C twice ends them at once. Broker I has its data and its pid in DIR/broker-I.
+
+    --secure makes an authority, a certificate and a user with a password in DIR/security, for this user of
+    the machine alone, and keeps them. Clients come in by SASL_SSL; the profile `local` has their settings,
+    and is used by `moldau` while the broker runs where no other is.
     """
     options = parse_pairs(settings, "--set")
     refuse_own(options)
-    if port is not None or is_open:
+    if port is not None or is_open or secure:
         if "listeners" in options:
-            option = "--open" if is_open else "--port"
+            option = "--secure" if secure else "--open" if is_open else "--port"
             raise usage(f"{option} and --set listeners=... exclude each other.", "Leave one of them out.")
-        options["listeners"] = listeners_of(port, is_open=is_open)
+        options["listeners"] = listeners_of(port, is_open=is_open, is_secure=secure)
     with data_folder(data) as given:
         folder = os.path.abspath(given)
         refuse_foreign_cluster(folder, "--data")
         number = number_of_brokers(folder, brokers)
         how = How(as_json, log_level, log_format, thrown_away=folder if data == TEMPORARY else "")
-        if number == 1:
-            run_one(folder, store, options, how)
-            return Exit.OK
-        return run_several(folder, number, store, options, how, restarts=not no_restart)
+        with (
+            security_of(folder, options, how, is_open=is_open)
+            if secure
+            else contextlib.nullcontext() as security
+        ):
+            if number == 1:
+                run_one(folder, store, options, how, security)
+                return Exit.OK
+            return run_several(folder, number, store, options, how, security, restarts=not no_restart)
 
 
 def refuse_own(options: Mapping[str, str]) -> None:
@@ -164,7 +182,29 @@ class How(NamedTuple):
     thrown_away: str
 
 
-def run_one(folder: str, store: str | None, options: dict[str, str], how: How) -> None:
+class Security(NamedTuple):
+    """With `--secure`: who is to be there, and what is told when clients can work."""
+
+    user: FirstUser
+    tell: Callable[[str], object]
+
+
+@contextlib.contextmanager
+def security_of(folder: str, options: dict[str, str], how: How, *, is_open: bool) -> Iterator[Security]:
+    """What `--secure` adds to the options, and what it keeps and tells while brokers run."""
+    from moldau.cli.secure import broker_settings, hosts_named, hosts_of, secured
+    from moldau.cli.secure_profile import kept
+
+    made = secured(folder, hosts_of(hosts_named(options), is_open=is_open))
+    for name, value in broker_settings(made).items():
+        options.setdefault(name, value)
+    with kept(made, as_json=how.as_json, is_thrown_away=bool(how.thrown_away)) as tell:
+        yield Security(FirstUser(made.user, made.password_file), tell)
+
+
+def run_one(
+    folder: str, store: str | None, options: dict[str, str], how: How, security: Security | None
+) -> None:
     """One broker, in this process."""
     broker_id = only_broker(folder, default=BROKER_ID)
     defaults = settings_for(1) | {"node.id": str(broker_id), "log.dirs": broker_folder(folder, broker_id)}
@@ -174,11 +214,29 @@ def run_one(folder: str, store: str | None, options: dict[str, str], how: How) -
     url = store_url(store or config["moldau.store"], os.path.join(folder, STORE_FILE))
     wanted = wanted_of(options, before=1, brokers=1)
     remarks = (*remarks, *remarks_on_reach(config, url))
-    run_broker(Launch(config, url, **how._asdict(), min_isr=wanted, remarks=remarks))
+    user, tell = security or (None, None)
+    run_broker(
+        Launch(
+            config,
+            url,
+            **how._asdict(),
+            min_isr=wanted,
+            remarks=remarks,
+            first_user=user,
+            on_ready=tell,
+        )
+    )
 
 
 def run_several(
-    folder: str, number: int, store: str | None, options: dict[str, str], how: How, *, restarts: bool
+    folder: str,
+    number: int,
+    store: str | None,
+    options: dict[str, str],
+    how: How,
+    security: Security | None,
+    *,
+    restarts: bool,
 ) -> int:
     """A process for each broker, and this one to look after them."""
     from moldau.cli.supervised import Order
@@ -189,6 +247,7 @@ def run_several(
     base, remarks = read_config(defaults, None, options)
     url = store_url(store or base["moldau.store"], os.path.join(folder, STORE_FILE))
     log_format = "json" if how.as_json else how.log_format
+    user, tell = security or (None, None)
     ports = FreePorts()
     try:
         configs = configs_of(base, folder, number, ports.take)
@@ -216,10 +275,13 @@ def run_several(
                 os.getpid(),
                 number,
                 how.thrown_away,
+                user or (),
             )
             for config in configs
         ]
-        return supervise(orders, restarts=restarts, as_json=how.as_json, data=folder, min_isr=wanted)
+        return supervise(
+            orders, restarts=restarts, as_json=how.as_json, data=folder, min_isr=wanted, then=tell
+        )
     finally:
         ports.close()
 

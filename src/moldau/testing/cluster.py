@@ -25,14 +25,17 @@ from typing import Any, TypeVar
 
 from moldau.base.errors import ErrorCode
 from moldau.broker.node import Broker
+from moldau.cli.reach import BROKERS
 from moldau.controller.controller import Controller
 from moldau.controller.topics import NewTopic, TopicReference
+from moldau.metadata.records import ResourceType
 from moldau.runtime.ports import Runtime
 from moldau.runtime.real.free_ports import FreePorts
 from moldau.store.memory import MemoryStore, Tree
 from moldau.testing.failures import Failures
 from moldau.testing.links import Links
 from moldau.testing.member import HOST, TIMEOUT_S, Member, OwnStore
+from moldau.testing.security import Security, plain_settings
 
 Config = Mapping[str, Any]
 T = TypeVar("T")
@@ -78,7 +81,8 @@ def settings_for(brokers: int, config: Config) -> dict[str, str]:
 
 class Cluster(Failures):
     """So many brokers, with the ids 1, 2, ... `config` has Kafka's broker keys; `topics` maps names of topics to their
-    numbers of partitions. Topics have three replicas where there are so many brokers.
+    numbers of partitions. Topics have three replicas where there are so many brokers. With `secure` clients come in by
+    TLS and a password, as `client_settings` says.
     """
 
     def __init__(
@@ -87,9 +91,13 @@ class Cluster(Failures):
         brokers: int = 1,
         topics: Mapping[str, int] | None = None,
         config: Config | None = None,
+        secure: bool = False,
     ) -> None:
         if not 1 <= brokers <= BROKERS_MAX:
             raise ValueError(f"a cluster has 1 to {BROKERS_MAX} brokers, not {brokers}")
+        if secure and "listeners" in (config or {}):
+            raise ValueError("listeners are the cluster's own where it is secure")
+        self._security = Security() if secure else None
         self._topics = dict(topics or {})
         self._settings = settings_for(brokers, config or {})
         for key in ("log.dir", "log.dirs", "moldau.store"):
@@ -110,8 +118,12 @@ class Cluster(Failures):
 
     def _settings_of(self, number: int, brokers: int) -> dict[str, str]:
         settings = {"node.id": str(number)} | self._settings
-        if brokers > 1:  # one alone takes a port when it starts
-            settings["listeners"] = f"PLAINTEXT://{HOST}:{self._ports.take()}"
+        port = self._ports.take() if brokers > 1 else 0  # one alone takes a port when it starts
+        if self._security is not None:
+            own = self._ports.take() if brokers > 1 else 0
+            settings["listeners"] = f"SASL_SSL://{HOST}:{port},{BROKERS}://{HOST}:{own}"
+        elif brokers > 1:
+            settings["listeners"] = f"PLAINTEXT://{HOST}:{port}"
         return settings
 
     async def _open_store(self, runtime: Runtime, number: int) -> OwnStore:
@@ -141,7 +153,12 @@ class Cluster(Failures):
                 self._folder = tempfile.mkdtemp(prefix="moldau-test-")
             self._ports.let_servers_have_them()
             try:
+                if fresh and self._security is not None:
+                    for member in self._members.values():
+                        member.settings |= self._security.make(self._folder)
                 self._start_members(list(self._members.values()))
+                if fresh and self._security is not None:
+                    self.create_user(self._security.made.user, self._security.made.password)
                 if fresh:
                     for name, partitions in self._topics.items():
                         self.create_topic(name, partitions)
@@ -233,6 +250,33 @@ class Cluster(Failures):
         """Where clients start from: `127.0.0.1:PORT`, with commas between several; also of brokers that are down."""
         self._any_broker()
         return ",".join(member.address for member in self._members.values())
+
+    def client_settings(
+        self, client: str = "librdkafka", *, user: str | None = None, password: str | None = None
+    ) -> dict[str, Any]:
+        """What a client of this cluster is given: `librdkafka` (confluent-kafka), `java`, `kafka-python` or `aiokafka`;
+        for the first user of a secure cluster, or another one.
+        """
+        if self._security is None:
+            return plain_settings(client, self.bootstrap_servers)
+        return self._security.settings(client, self.bootstrap_servers, user, password)
+
+    def create_user(self, name: str, password: str) -> None:
+        """A user of a secure cluster, or a new password of one who is there."""
+        from moldau.cli.first_user import upsertions
+
+        for upsertion in upsertions(name, password):
+            (outcome,) = self._ask_controller(
+                lambda controller, asked=upsertion: controller.alter_users((), (asked,))  # type: ignore[misc]
+            )
+            if outcome.error != ErrorCode.none:
+                raise ValueError(f"user {name!r}: {outcome.message or outcome.error.name}")
+        self._wait_until(
+            lambda: all(
+                name in broker.image.configs_of(ResourceType.USER) for broker in self._running_brokers()
+            ),
+            f"user {name!r} to be known",
+        )
 
     def create_topic(
         self, name: str, partitions: int = 1, config: Config | None = None, *, replicas: int | None = None

@@ -40,7 +40,7 @@ class Member:
         self.number = number
         self.broker: Broker | None = None
         """While it runs, or is paused."""
-        self._settings = settings
+        self.settings = settings
         self._open_store = open_store
         self._links = links
         self._thread: LoopThread | None = None
@@ -66,7 +66,7 @@ class Member:
             raise RuntimeError(f"broker {self.number} is running already")
         thread = self._thread = LoopThread(f"moldau-broker-{self.number}")
         log_dir = os.path.join(folder, f"broker-{self.number}")
-        config = BrokerConfig.parse(self._settings | {"log.dirs": log_dir})
+        config = BrokerConfig.parse(self.settings | {"log.dirs": log_dir})
         return thread.begin(lambda: self._start(thread.runtime, config))
 
     async def _start(self, runtime: Runtime, config: BrokerConfig) -> None:
@@ -82,7 +82,7 @@ class Member:
         self.broker = broker
         self._address = broker.bootstrap_servers
         # A restart must be found where clients look for it.
-        self._settings["listeners"] = ",".join(
+        self.settings["listeners"] = ",".join(
             f"{name}://{bracketed(listener.address[0])}:{listener.address[1]}"
             for name, listener in broker.listeners.items()
         )

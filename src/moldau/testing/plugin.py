@@ -6,6 +6,8 @@
   `@pytest.mark.moldau_topic(partitions=3, config={"cleanup.policy": "compact"})` says.
 - `moldau_config` (session): broker settings; a project overrides it in its conftest.py.
 - `moldau_brokers` (session): how many brokers the cluster has, 1; overridden in the same way.
+- `moldau_secure` (session): whether clients come in by TLS and a password, False; overridden in the same way.
+- `moldau_client_settings` (session): what a client of confluent-kafka is given for it, secure or not.
 - `moldau_cluster_of`: starts a cluster of so many brokers for one test, to be killed and cut at will:
   `cluster = moldau_cluster_of(3, topics={"orders": 1})`.
 
@@ -79,11 +81,19 @@ def moldau_brokers() -> int:
 
 
 @pytest.fixture(scope="session")
-def moldau_cluster(moldau_brokers: int, moldau_config: dict[str, Any]) -> Iterator[Cluster]:
+def moldau_secure() -> bool:
+    """Whether clients of the session's cluster need TLS and a password; override this fixture to change it."""
+    return False
+
+
+@pytest.fixture(scope="session")
+def moldau_cluster(
+    moldau_brokers: int, moldau_config: dict[str, Any], moldau_secure: bool
+) -> Iterator[Cluster]:
     """A running cluster, shared by the tests of the session."""
     from moldau.testing.cluster import Cluster
 
-    with Cluster(brokers=moldau_brokers, config=moldau_config) as cluster:
+    with Cluster(brokers=moldau_brokers, config=moldau_config, secure=moldau_secure) as cluster:
         yield cluster
 
 
@@ -104,6 +114,12 @@ def moldau_cluster_of() -> Iterator[Callable[..., Cluster]]:
 def moldau_bootstrap_servers(moldau_cluster: Cluster) -> str:
     """The cluster's address, for `bootstrap.servers` of any Kafka client."""
     return moldau_cluster.bootstrap_servers
+
+
+@pytest.fixture(scope="session")
+def moldau_client_settings(moldau_cluster: Cluster) -> dict[str, Any]:
+    """For a client of confluent-kafka, or another one that is librdkafka's."""
+    return moldau_cluster.client_settings()
 
 
 @pytest.fixture

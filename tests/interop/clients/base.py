@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .security import OPEN, Security
+from .security import MECHANISMS, OPEN, Security
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMEOUT_S = 20
@@ -49,6 +49,8 @@ class Client(ABC):
     alters_incrementally: ClassVar[bool] = True
     replaces_configs: ClassVar[bool] = True
     transacts: ClassVar[bool] = True
+    mechanisms: ClassVar[Sequence[str]] = MECHANISMS
+    """Of SASL."""
 
     def __init__(self, bootstrap_servers: str, security: Security = OPEN) -> None:
         self.bootstrap_servers = bootstrap_servers

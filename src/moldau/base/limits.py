@@ -292,9 +292,11 @@ EXPRESSIONS_KEPT_MAX = 16
 
 EXPRESSION_STEPS_INLINE_MAX = 500_000
 EXPRESSION_NAMES_INLINE_MAX = 1_000
+EXPRESSION_NAMES_ASKED_INLINE_MAX = 100
 EXPRESSIONS_INLINE_MAX = 4
-"""What is matched where a heartbeat asks for it: instructions times letters (20 ns each), names (3 us each) and
-expressions (compiled for that). Beyond any, a thread does it, and the group hears of it later, as all do in Kafka."""
+"""What is matched where a heartbeat asks for it: instructions times letters (20 ns each), names (3 us each;
+where there are ACLs, some 10 more to ask them) and expressions (compiled for that). Beyond any, a thread does it, and
+the group hears of it later, as all do in Kafka."""
 
 EXPRESSION_NAMES_PER_PIECE = 500
 """Names of topics that are matched in one go in a thread: others use the threads, too."""
@@ -317,8 +319,12 @@ limits."""
 
 ACL_DECISIONS_MAX = 20_000
 ACL_NAME_REMEMBERED_LETTERS_MAX = 300
-"""Decisions on what a principal may do that are remembered, some 10 MB; past it all are forgotten, and found out anew
-(some 3 us each). Names longer than a topic's can be are not remembered."""
+"""Decisions on what a principal may do that are remembered, so many of each kind, some 20 MB in
+all; past it all of a kind are forgotten, and found out anew (some 3 us each). Names longer than a topic's can be are
+not remembered."""
+
+DENIAL_LETTERS_MAX = 300
+"""Letters of a name in the log of what is denied; the rest is cut off. SAID_LATELY_MAX bounds its lines."""
 
 ACL_PATTERNS_PER_PAUSE = 500
 """ACLs that are looked through in one go: a millisecond."""

@@ -139,10 +139,6 @@ class BrokerConfig:
             )
         if not all(self.log_dirs or [""]):
             raise ConfigError("log.dirs: a data folder without a name")
-        if self.static.get("authorizer.class.name", "").strip():
-            raise ConfigError(
-                "authorizer.class.name: Moldau does not enforce ACLs yet; remove it to serve everyone"
-            )
         _require(
             self.topic_default("retention.ms") != 0,
             "log.retention.ms must be unlimited (-1) or, greater than or equal to 1",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from moldau.config.authorization_keys import AUTHORIZATION
 from moldau.config.key import Check, Key, Range, Type, Update
 from moldau.config.replication_keys import REPLICATION
 from moldau.config.sasl_keys import SASL
@@ -456,6 +457,7 @@ BROKER_KEY_GROUPS = (
     ("Listeners and connections", CONNECTIONS),
     ("TLS", SSL),
     ("SASL", SASL),
+    ("Who may do what", AUTHORIZATION),
     ("The cluster and replication", REPLICATION),
     ("Topics", TOPICS),
     ("The log", LOG + LOG_DEFAULTS),

@@ -41,8 +41,7 @@ _REASONS = {
         metadata.max.retention.ms long
         process.roles list
     """,
-    "SASL is not served yet": """
-        authorizer.class.name string
+    "Kerberos, delegation tokens and classes written in Java are not served": """
         delegation.token.expiry.check.interval.ms long 1..
         delegation.token.expiry.time.ms long 1..
         delegation.token.max.lifetime.ms long 1..

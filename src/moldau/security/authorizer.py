@@ -4,9 +4,12 @@ Who is one of `super.users` may do everything. For the others, of the ACLs that 
 host and the operation, one that denies decides, else one that allows. Where there is none, it is denied; or, where
 the resource has no ACLs at all, `allow.everyone.if.no.acl.found` decides.
 
+Until the ACLs are known nobody but those of `super.users` may do anything.
+
 A decision does not depend on how many ACLs there are (`acl_index`). It is remembered by principal, host and what is
-asked, until an ACL changes: on the hot path a decision is a look-up. ACL_DECISIONS_MAX are remembered; then all are
-forgotten.
+asked, until an ACL changes: on the hot path a decision is a look-up. ACL_DECISIONS_MAX that allow are remembered, and
+as many that deny; then all of that kind are forgotten. So who asks for what he may not, under ever new names, takes
+nothing from those who may.
 """
 
 from __future__ import annotations
@@ -33,14 +36,11 @@ from moldau.security.acls import (
     pattern_of,
 )
 
-AUTHORIZERS = (
-    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "kafka.security.authorizer.AclAuthorizer",
-)
-"""What `authorizer.class.name` may say; the second is what it was called before KRaft."""
-
 _WHATEVER = "hardcode"
 """The name by which Kafka's Authorizer.authorizeByResourceType asks whether something may be done to any resource."""
+
+
+Asked = tuple[str, str, Operation, Resource, str | None]
 
 
 class Default(Enum):
@@ -50,6 +50,7 @@ class Default(Enum):
     NO_ACL_ALLOWS = "the resource has no ACLs, and allow.everyone.if.no.acl.found is true"
     NO_ACL_DENIES = "the resource has no ACLs"
     NOT_ALLOWED = "no ACL allows it"
+    NOT_KNOWN = "the ACLs are not known yet"
 
 
 class Decision(NamedTuple):
@@ -65,9 +66,11 @@ class Authorizer:
         self.super_users = frozenset(super_users)
         self.version = 0
         """Rises when an ACL changes."""
+        self.knows_acls = False
         self._allows_without_acls = allows_without_acls
         self._acls = AclIndex()
-        self._decisions: dict[tuple[str, str, Operation, Resource, str | None], bool] = {}
+        self._allowed: dict[Asked, None] = {}
+        self._denied: dict[Asked, None] = {}
 
     @property
     def acl_count(self) -> int:
@@ -88,10 +91,11 @@ class Authorizer:
                 yield
             index.put(pattern_of(key), texts)
         self._acls = index
+        self.knows_acls = True
         self._forget()
 
     def _forget(self) -> None:
-        self._decisions = {}
+        self._allowed, self._denied = {}, {}
         self.version += 1
 
     def described(self, wanted: AclFilter) -> Slices[list[Acl]]:
@@ -107,30 +111,33 @@ class Authorizer:
     # ---- decisions --------------------------------------------------------------------------------------------
 
     def allows(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
-        known = self._decisions.get((principal, host, operation, resource, name))
-        if known is not None:
-            return known
-        is_allowed = self.decide(principal, host, operation, resource, name).is_allowed
-        self._remember((principal, host, operation, resource, name), is_allowed)
-        return is_allowed
+        asked = principal, host, operation, resource, name
+        if asked in self._allowed or principal in self.super_users:
+            return True
+        if asked in self._denied:
+            return False
+        return self._remember(asked, self.decide(principal, host, operation, resource, name).is_allowed)
 
     def allows_some(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
         """Whether something may be done to some resource of a kind (Authorizer.authorizeByResourceType)."""
-        known = self._decisions.get((principal, host, operation, resource, None))
-        if known is not None:
-            return known
+        asked = principal, host, operation, resource, None
+        if asked in self._allowed or principal in self.super_users:
+            return True
+        if asked in self._denied:
+            return False
         is_allowed = self.decide(
             principal, host, operation, resource, _WHATEVER
         ).is_allowed or self._has_undenied(principal, canonical_host(host), operation, resource)
-        self._remember((principal, host, operation, resource, None), is_allowed)
-        return is_allowed
+        return self._remember(asked, is_allowed)
 
-    def _remember(self, asked: tuple[str, str, Operation, Resource, str | None], is_allowed: bool) -> None:
-        if asked[4] is not None and len(asked[4]) > ACL_NAME_REMEMBERED_LETTERS_MAX:
-            return
-        if len(self._decisions) >= ACL_DECISIONS_MAX:
-            self._decisions = {}
-        self._decisions[asked] = is_allowed
+    def _remember(self, asked: Asked, is_allowed: bool) -> bool:
+        name = asked[4]
+        if name is None or len(name) <= ACL_NAME_REMEMBERED_LETTERS_MAX:
+            known = self._allowed if is_allowed else self._denied
+            if len(known) >= ACL_DECISIONS_MAX:
+                known.clear()
+            known[asked] = None
+        return is_allowed
 
     def decide(
         self, principal: str, host: str, operation: Operation, resource: Resource, name: str
@@ -138,6 +145,8 @@ class Authorizer:
         """What is decided, and by which rule."""
         if principal in self.super_users:
             return Decision(True, Default.SUPER_USER)
+        if not self.knows_acls:
+            return Decision(False, Default.NOT_KNOWN)
         host = canonical_host(host)
         has_acls = False
         allowed: Acl | None = None

@@ -16,11 +16,11 @@ INSIDE_KAFKA = """
     producer.id.expiration.check.interval.ms
 """
 OF_KAFKA_3 = """
-    advertised.host.name advertised.port allow.everyone.if.no.acl.found broker.id.generation.enable
+    advertised.host.name advertised.port broker.id.generation.enable
     control.plane.listener.name delegation.token.master.key host.name inter.broker.protocol.version
     log.message.downconversion.enable log.message.format.version log.message.timestamp.difference.max.ms
     offsets.commit.required.acks password.encoder.keyfactory.algorithm password.encoder.secret port
-    quota.consumer.default quota.producer.default reserved.broker.max.id super.users zookeeper.clientCnxnSocket
+    quota.consumer.default quota.producer.default reserved.broker.max.id zookeeper.clientCnxnSocket
     zookeeper.connect zookeeper.connection.timeout.ms zookeeper.metadata.migration.enable
     zookeeper.session.timeout.ms zookeeper.set.acl zookeeper.ssl.client.enable zookeeper.ssl.keystore.location
     zookeeper.ssl.protocol zookeeper.ssl.truststore.password

@@ -59,6 +59,7 @@ def by_key(acls: Sequence[Acl]) -> dict[str, dict[str, str]]:
 
 def with_acls(*acls: Acl, super_users: Sequence[str] = (), allows_without_acls: bool = False) -> Authorizer:
     made = Authorizer(super_users, allows_without_acls=allows_without_acls)
+    whole(made.take_over({}))
     for key, texts in by_key(acls).items():
         made.change(key, texts)
     return made
@@ -283,7 +284,7 @@ def test_to_write_to_some_topic_one_must_be_allowed_that_is_not_denied_as_a_whol
     )
     assert not some(acl("ALLOW WRITE TOPIC ab", pattern=prefix), acl("DENY WRITE TOPIC a", pattern=prefix))
     assert some(acl("ALLOW WRITE TOPIC ab", pattern=prefix), acl("DENY WRITE TOPIC ab"))
-    everything = Authorizer(allows_without_acls=True)
+    everything = with_acls(allows_without_acls=True)
     assert everything.allows_some(ALICE, HOST, Operation.WRITE, Resource.TOPIC)
 
 
@@ -314,15 +315,35 @@ def test_filters_mean_what_kafkas_mean() -> None:
 
 def test_what_is_remembered_has_a_bound_and_never_outlives_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(authorizer_module, "ACL_DECISIONS_MAX", 10)
-    made = with_acls(acl("ALLOW READ TOPIC t"))
+    made = with_acls(acl("ALLOW READ TOPIC t"), acl("ALLOW WRITE TOPIC w", pattern=Pattern.PREFIXED))
     for number in range(35):
-        assert not may(made, f"READ TOPIC t{number}")
-    assert len(made._decisions) <= 10
+        assert not may(made, f"READ TOPIC t{number}") and may(made, f"WRITE TOPIC w{number}")
+    assert len(made._denied) <= 10 and len(made._allowed) <= 10
     assert may(made, "READ TOPIC t")
     made.change("TOPIC:LITERAL:t", {})
     assert not may(made, "READ TOPIC t")
     assert not may(made, f"READ TOPIC {'x' * (limits.ACL_NAME_REMEMBERED_LETTERS_MAX + 1)}")
-    assert len(made._decisions) == 1, "of so long a name nothing is kept"
+    assert len(made._denied) == 1, "of so long a name nothing is kept"
+
+
+def test_names_of_strangers_take_nothing_from_those_who_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(authorizer_module, "ACL_DECISIONS_MAX", 10)
+    made = with_acls(acl("ALLOW READ TOPIC t"), super_users=["User:admin"])
+    assert may(made, "READ TOPIC t")
+    for number in range(100):
+        assert not may(made, f"READ TOPIC t{number}", principal=BOB)
+        assert may(made, f"READ TOPIC t{number}", principal="User:admin")
+    assert list(made._allowed) == [(ALICE, HOST, Operation.READ, Resource.TOPIC, "t")]
+
+
+def test_nobody_but_super_users_may_do_anything_before_the_acls_are_known() -> None:
+    made = Authorizer(["User:admin"], allows_without_acls=True)
+    assert may(made, "READ TOPIC t", principal="User:admin")
+    assert not may(made, "READ TOPIC t")
+    assert made.decide(ALICE, HOST, Operation.READ, Resource.TOPIC, "t").rule is Default.NOT_KNOWN
+    assert not made.allows_some(ALICE, HOST, Operation.WRITE, Resource.TOPIC)
+    whole(made.take_over({}))
+    assert may(made, "READ TOPIC t")
 
 
 def test_the_acls_of_before_count_until_all_new_ones_are_known() -> None:

@@ -17,6 +17,7 @@ from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
 from moldau.broker.in_sync import Decided, Wanted
 from moldau.broker.membership import Location
+from moldau.broker.seldom import Seldom
 from moldau.controller.alter_partition import InSync, Proposal
 from moldau.controller.brokers import Registration
 from moldau.controller.controller import Controller
@@ -35,6 +36,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CREATE_TOPICS, ALTER_PARTITION, ENVELOPE, BROKER_HEARTBEAT, ALLOCATE_PRODUCER_IDS = 19, 56, 58, 63, 67
+DENIED = "the controller denies ClusterAction: the brokers' own principal must be one of super.users"
 RETRY_PAUSE_S = 0.05
 REQUEST_TIMEOUT_S = 10.0
 FEEDS_PER_SILENCE = 4
@@ -65,6 +67,7 @@ class ControllerChannel:
         self._answered_s = 0.0
         """When a controller has last answered, or was last named."""
         self._guesses = 0
+        self._seldom = Seldom(runtime.clock)
         self.others: Callable[[], Sequence[Location]] = list
         """Where the other brokers are. One of them is the controller, also where the store cannot say which."""
         self._feed_wait_s = silence_s_max / FEEDS_PER_SILENCE
@@ -128,6 +131,10 @@ class ControllerChannel:
         connection.give_back(frame)
         if answer.get("error") == ErrorCode.not_controller:
             raise NoController("it is not the controller")
+        if answer.get("error") == ErrorCode.cluster_authorization_failed:
+            if self._seldom("denied"):
+                log.error("%s", DENIED)
+            raise NoController(DENIED)
         return answer, pieces
 
     # Asking

@@ -70,6 +70,7 @@ class Connection(Outgoing):
         "_since_s",
         "_slots",
         "_waits",
+        "client_host",
         "client_software",
         "dispatch",
         "durations",
@@ -85,6 +86,7 @@ class Connection(Outgoing):
         super().__init__(server, stream)
         self.listener_name = listener_name
         self.principal = "User:ANONYMOUS"
+        self.client_host = stream.peer[0]
         self.client_software: tuple[str, str] | None = None
         self._since_s = self._began_s = self.last_active_s
         self.durations = UNTIMED

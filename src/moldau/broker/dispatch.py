@@ -132,12 +132,14 @@ class Asked(NamedTuple):
 class Context:
     """Who asks, and how: what a handler may want to know beside the request."""
 
-    __slots__ = ("_pace", "client_id", "connection", "version")
+    __slots__ = ("_pace", "client_host", "client_id", "connection", "principal", "version")
 
     def __init__(self, version: int, client_id: str | None, connection: Connection) -> None:
         self.version = version
         self.client_id = client_id
         self.connection = connection
+        self.principal = connection.principal
+        self.client_host = connection.client_host
         self._pace: Pace | None = None
 
     async def breathe(self) -> None:
@@ -151,21 +153,15 @@ class Context:
         return self.connection.listener_name
 
     @property
-    def principal(self) -> str:
-        return self.connection.principal
-
-    @property
     def local_address(self) -> Address:
         """The address that the client connected to."""
         return self.connection.stream.local
 
-    @property
-    def client_host(self) -> str:
-        return self.connection.stream.peer[0]
-
-    def within(self, version: int, client_id: str | None) -> Context:
-        """Of a request that came within this one (Envelope)."""
-        return Context(version, client_id, self.connection)
+    def within(self, version: int, client_id: str | None, principal: str, client_host: str) -> Context:
+        """Of a request that came within this one (Envelope), and who sent it to the broker that has forwarded it."""
+        context = Context(version, client_id, self.connection)
+        context.principal, context.client_host = principal, client_host
+        return context
 
 
 async def answer_of(broker: ServingBroker, route: Route, context: RequestContext, request: Request) -> Any:
@@ -380,7 +376,7 @@ class Dispatcher:
         """Have the controller answer, wherever it is by then."""
         connection = slot.connection
         answer = await self._broker.channel.forward(
-            frame, connection.principal.encode(), connection.stream.peer[0].encode()
+            frame, connection.principal.encode(), connection.client_host.encode()
         )
         if answer is not None:
             slot.fill(SIZE.pack(len(answer)) + answer)

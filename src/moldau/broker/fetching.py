@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.limits import (
@@ -18,6 +18,16 @@ from moldau.base.limits import (
 )
 from moldau.broker.connection import Connection
 from moldau.broker.dispatch import guarded
+from moldau.broker.fetched import (
+    LEADER,
+    PARTITIONS_PER_PAUSE,
+    RECORDS,
+    by_topic,
+    note_answered,
+    refused,
+    with_news,
+)
+from moldau.broker.guard import Guard, name_of
 from moldau.broker.interface import FetchingBroker
 from moldau.broker.leader_hints import current_leader, endpoints_of
 from moldau.broker.slot import Answer, Slot
@@ -26,6 +36,7 @@ from moldau.replication.fetch_session import (
     NO_REPLICA,
     NO_SESSION,
     FetchContext,
+    TopicRef,
     WantedPartition,
     rotate,
 )
@@ -35,25 +46,27 @@ from moldau.replication.partition import NO_EPOCH, Partition
 from moldau.replication.replica_selector import nearest_replica
 from moldau.replication.traffic import Traffic
 from moldau.runtime.line import Slices, in_line, whole
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 from moldau.wire.fetch import (
     LEADER_HINTS_FROM,
     Fetched,
-    FetchedTopic,
     Records,
     pack_fetch_response,
     packing_fetch_response,
 )
 from moldau.wire.primitives import NodeEndpoint
 
-PARTITIONS_PER_PAUSE = 16
+READ_TOPIC = right("Fetch", Operation.READ, Resource.TOPIC)
+FOLLOW = right("Fetch", Operation.CLUSTER_ACTION, Resource.CLUSTER)
+
 READ_COMMITTED = 1
 FOLLOWERS_SERVE_SINCE_VERSION = 11
+STRANGER = -(1 << 32)
+"""Here, one who says that it is a follower, and may not be one: all that it asks for is denied."""
 DEBUGGER = -2
 """The replica id of one who compares replicas (replica-verification): any of them shows it all of its log."""
-UNKNOWN_OFFSET = -1
 TELLS_THE_LEADER = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)  # KIP-951
-LEADER: Final = 8  # where a partition's answer has its current leader
-RECORDS: Final = 9  # and its records
 
 Aborted = Sequence[tuple[int, int]] | None
 """The aborted transactions of a partition's records; None for a reader that takes them too."""
@@ -80,6 +93,7 @@ class Fetch:
         "_has_diverged",
         "_has_error",
         "_has_preferred",
+        "_is_a_stranger",
         "_is_committed_only",
         "_is_debugger",
         "_is_noted",
@@ -121,6 +135,7 @@ class Fetch:
         self._is_committed_only = request.isolation_level == READ_COMMITTED
         self._replica = replica if replica.id >= 0 else None
         self._is_debugger = replica.id == DEBUGGER
+        self._is_a_stranger = replica.id == STRANGER
         self._follower: FollowerSession | None = None
         if self._replica is not None:
             if context.session is not None:
@@ -187,9 +202,16 @@ class Fetch:
         self._total_bytes = self._throttled_bytes = 0
         self._has_error = self._has_diverged = self._has_preferred = False
         inline_left = INLINE_FETCH_BYTES_MAX
+        guard = (
+            self._broker.guard if self._replica is None else None
+        )  # followers are asked once (`handlers.fetch`)
+        denied: dict[TopicRef, bool] = {}
         for number, wanted in enumerate(self._to_read(), 1):
             if number % PARTITIONS_PER_PAUSE == 0:
                 yield
+            if guard is not None and self._is_denied(guard, wanted.topic, denied):
+                reads.append((wanted, refused(wanted.index, READ_TOPIC.error, aborted=())))
+                continue
             try:
                 partition: Partition = self._broker.partition(wanted.topic, wanted.index)
             except KafkaError as error:
@@ -206,7 +228,7 @@ class Fetch:
             except BlockingIOError:
                 if partition in self._unreadable:
                     self._has_error = True
-                    reads.append((wanted, _refused(wanted.index, ErrorCode.kafka_storage_error)))
+                    reads.append((wanted, refused(wanted.index, ErrorCode.kafka_storage_error)))
                     continue
                 if not skip_cold:
                     raise
@@ -214,7 +236,7 @@ class Fetch:
             except OSError as error:
                 self._broker.note_read_error(partition, error)
                 self._has_error = True
-                reads.append((wanted, _refused(wanted.index, ErrorCode.kafka_storage_error)))
+                reads.append((wanted, refused(wanted.index, ErrorCode.kafka_storage_error)))
                 continue
             records = answer[RECORDS]
             if type(records) is memoryview:
@@ -225,6 +247,14 @@ class Fetch:
                 self._follower.watch(partition, wanted)
             reads.append((wanted, answer))
         self._is_noted = True
+
+    def _is_denied(self, guard: Guard, topic: TopicRef, denied: dict[TopicRef, bool]) -> bool:
+        known = denied.get(topic)
+        if known is None:
+            name = name_of(self._broker.image, topic)
+            known = name is not None and not guard.allows(self._connection, READ_TOPIC, name)
+            denied[topic] = known = known or self._is_a_stranger
+        return known
 
     def _to_read(self) -> Sequence[WantedPartition]:
         if self._follower is None or not self._context.is_incremental:
@@ -356,7 +386,7 @@ class Fetch:
         leader = None
         if error in TELLS_THE_LEADER and self._version >= LEADER_HINTS_FROM:
             leader = current_leader(self._broker, wanted.topic, wanted.index)
-        return _refused(wanted.index, error, aborted=aborted, leader=leader)
+        return refused(wanted.index, error, aborted=aborted, leader=leader)
 
     def is_enough(self) -> bool:
         """Whether there is nothing to wait for."""
@@ -489,18 +519,18 @@ class Fetch:
         if context.is_incremental:
             assert context.session is not None
             session_id = context.session.id
-            reads = yield from _with_news(self._reads)
+            reads = yield from with_news(self._reads)
             if self._total_bytes and self._follower is None:
                 rotate(context.session, [wanted for wanted, answer in reads if answer[RECORDS]])
         else:
             session_id = broker.fetch_sessions.keep(context, self._version, broker.clock.monotonic())
             reads = self._reads
             if session_id:
-                yield from _with_news(reads)
+                yield from with_news(reads)
             if self._follower is not None:
                 self._keep_follower(self._follower)
         if self._follower is not None:
-            _note_answered(self._follower, self._reads)
+            note_answered(self._follower, self._reads)
             if self._throttled_bytes:
                 broker.replication.leader_throttle.record(self._throttled_bytes)
         self._note_traffic()
@@ -508,7 +538,7 @@ class Fetch:
         if self._has_error and self._replica is None:  # brokers know where the others are
             endpoints = endpoints_of(broker, self._connection, (answer[LEADER] for _, answer in reads))
         pieces = yield from packing_fetch_response(
-            self._correlation_id, self._version, 0, 0, session_id, _by_topic(reads), endpoints
+            self._correlation_id, self._version, 0, 0, session_id, by_topic(reads), endpoints
         )
         first = pieces[0]
         return first if len(pieces) == 1 and isinstance(first, bytes) else pieces
@@ -528,42 +558,6 @@ class Fetch:
                     figures.note_error(error)
 
 
-def _note_answered(follower: FollowerSession, reads: list[tuple[WantedPartition, Fetched]]) -> None:
-    for wanted, answer in reads:
-        _, error_code, _, _, _, _, _, diverging, _, records = answer
-        is_well = not error_code and diverging is None
-        follower.answered(wanted, is_well=is_well, has_records=bool(records))
-
-
-def _with_news(reads: list[tuple[WantedPartition, Fetched]]) -> Slices[list[tuple[WantedPartition, Fetched]]]:
-    """Those that an incremental answer mentions; what all of them say is noted."""
-    found = []
-    for number, read in enumerate(reads, 1):
-        if number % PARTITIONS_PER_PAUSE == 0:
-            yield
-        if _has_news(*read):
-            found.append(read)
-    return found
-
-
-def _has_news(wanted: WantedPartition, answer: Fetched) -> bool:
-    _, error_code, high_watermark, _, log_start_offset, _, replica, diverging, _, records = answer
-    is_sent_away = diverging is not None or replica != NO_REPLICA
-    return wanted.has_news(
-        error_code, bool(records), high_watermark, log_start_offset, is_sent_away=is_sent_away
-    )
-
-
-def _by_topic(reads: list[tuple[WantedPartition, Fetched]]) -> list[FetchedTopic]:
-    """Answers grouped by topic, in the order in which the topics were read."""
-    if len(reads) == 1:
-        return [(reads[0][0].topic, [reads[0][1]])]
-    topics: dict[str | bytes, list[Fetched]] = {}
-    for wanted, answer in reads:
-        topics.setdefault(wanted.topic, []).append(answer)
-    return list(topics.items())
-
-
 def _diverging(partition: Partition, wanted: WantedPartition) -> tuple[int, int] | None:
     """Where the reader's log leaves ours, if it does (KIP-595): it names the epoch of its last record."""
     epoch, next_offset = partition.log.end_offset_for_epoch(wanted.last_fetched_epoch)
@@ -572,11 +566,3 @@ def _diverging(partition: Partition, wanted: WantedPartition) -> tuple[int, int]
     if epoch < wanted.last_fetched_epoch or next_offset < wanted.fetch_offset:
         return epoch, next_offset
     return None
-
-
-def _refused(
-    index: int, error: ErrorCode, *, aborted: tuple[()] | None = None, leader: tuple[int, int] | None = None
-) -> Fetched:
-    return (
-        index, error, UNKNOWN_OFFSET, UNKNOWN_OFFSET, UNKNOWN_OFFSET, aborted, NO_REPLICA, None, leader, b"",
-    )  # fmt: skip

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # the parts whose modules a role's user need not load
     from moldau.broker.channel import ControllerChannel
     from moldau.broker.connection import Connection
     from moldau.broker.dispatch import Context, Route
+    from moldau.broker.guard import Guard
     from moldau.broker.kept_answers import KeptAnswers
     from moldau.broker.metrics.counters import Metrics
     from moldau.broker.node import Broker
@@ -56,6 +57,11 @@ class ClusterView(Protocol):
     @property
     def config(self) -> BrokerConfig:
         """With the dynamic settings of now: made anew (`with_dynamic`) when they change."""
+        ...
+
+    @property
+    def guard(self) -> Guard | None:
+        """Who may do what; None where everyone may do everything."""
         ...
 
 
@@ -288,7 +294,10 @@ class FetchingBroker(ClusterView, Protocol):
 
 
 class ServingBroker(Protocol):
-    """What the dispatcher and ApiVersions use."""
+    """What the dispatcher, ApiVersions and Envelope use."""
+
+    @property
+    def guard(self) -> Guard | None: ...
 
     @property
     def runtime(self) -> Runtime: ...
@@ -343,8 +352,8 @@ class RequestContext(Protocol):
         """Awaited between the elements of what may be many: others run where this request has used up its slice."""
         ...
 
-    def within(self, version: int, client_id: str | None) -> RequestContext:
-        """Of a request that came within this one."""
+    def within(self, version: int, client_id: str | None, principal: str, client_host: str) -> RequestContext:
+        """Of a request that came within this one, and who sent it to the broker that has forwarded it."""
         ...
 
 

@@ -23,7 +23,7 @@ from moldau.broker.coordinators import Coordinators
 from moldau.broker.data_folders import KnownFolders
 from moldau.broker.dispatch import Dispatcher
 from moldau.broker.feed import ImageFeed
-from moldau.broker.guard import guard, login_of, no_web
+from moldau.broker.guard import guard_of
 from moldau.broker.handlers import ROUTES
 from moldau.broker.http import HttpServer
 from moldau.broker.in_sync import InSyncSets
@@ -34,6 +34,7 @@ from moldau.broker.metrics.counters import Metrics
 from moldau.broker.office import Office
 from moldau.broker.registration import Registrar
 from moldau.broker.replicas import Replicas
+from moldau.broker.sasl import authentication_of, login_of, no_web
 from moldau.broker.seldom import Seldom
 from moldau.broker.server import Server
 from moldau.broker.standing import standing_health
@@ -104,6 +105,7 @@ class Broker:
         self.host_name, self.fetch = host_name, fetch
         self.metrics = Metrics()
         self.routes = ROUTES
+        self.guard = guard_of(config, runtime.clock)
         self.image = ClusterImage("")
         self.kept_answers = KeptAnswers()
         self.log_manager: LogManager
@@ -153,7 +155,7 @@ class Broker:
         self.tls = BrokerTls(runtime)
         self.outward: Runtime
         """The world as whoever connects to other brokers sees it."""
-        self._authentication = guard(self, config, self._dispatcher, self._server)
+        self._authentication = authentication_of(self, config, self._dispatcher, self._server)
         self._join_cluster(store, boot_id)
 
     def _join_cluster(self, store: Store, boot_id: str) -> None:
@@ -303,6 +305,8 @@ class Broker:
         self._listen()
         await self.membership.join(self._reached_at(self.config.inter_broker_listener.name))
         await self.feed.begin()
+        if self.guard is not None:
+            await self.guard.follow(None, self.image, self.tasks)
         self._load_dynamic_config()
         self.coordinators = Coordinators(self)
         previous_epoch = await self._open_logs()
@@ -457,6 +461,8 @@ class Broker:
 
     async def _on_change(self, records: Sequence[Record] | None, changes: Difference) -> None:
         """The image has changed: act on it."""
+        if self.guard is not None:
+            await self.guard.follow(records, self.image, self.tasks)
         if records is None or any(map(_is_broker_config, records)):
             self._load_dynamic_config()
             for topic in self.image.topics.values():

@@ -17,6 +17,7 @@ from moldau.base.invariant import InvariantBroken
 from moldau.base.limits import PRODUCED_INLINE_MAX
 from moldau.broker.connection import Connection
 from moldau.broker.dispatch import guarded
+from moldau.broker.guard import Guard, name_of
 from moldau.broker.interface import ProducingBroker
 from moldau.broker.leader_hints import current_leader, endpoints_of
 from moldau.broker.slot import Answer, Slot
@@ -38,6 +39,8 @@ from moldau.records.validate import (
 from moldau.replication.partition import Partition
 from moldau.replication.turns import Turn
 from moldau.runtime.line import Slices, in_line, whole
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 from moldau.wire.produce import (
     LEADER_HINTS_FROM,
     NULL_RECORDS,
@@ -48,6 +51,9 @@ from moldau.wire.produce import (
 )
 
 log = logging.getLogger(__name__)
+
+WRITE_ID = right("Produce", Operation.WRITE, Resource.TRANSACTIONAL_ID)
+WRITE_TOPIC = right("Produce", Operation.WRITE, Resource.TOPIC)
 
 ACKS_ALL, ACKS_NONE, ACKS_LEADER = -1, 0, 1
 ZSTD_SINCE_VERSION = 7
@@ -132,6 +138,17 @@ def refusal_as_a_whole(
     return None
 
 
+def has_transactional(frame: memoryview, topics: list[TopicRecords]) -> Slices[bool]:
+    """Whether a batch belongs to a transaction. All have been looked at before (`refusal_as_a_whole`)."""
+    for _, wanteds in topics:
+        for number, (_, start, stop) in enumerate(wanteds, 1):
+            if number % PARTITIONS_PER_PAUSE == 0:
+                yield
+            if start != NULL_RECORDS and is_transactional(frame, start, stop):
+                return True
+    return False
+
+
 class Produce:
     """One produce request while it is being answered."""
 
@@ -140,6 +157,7 @@ class Produce:
         "_broker",
         "_connection",
         "_correlation_id",
+        "_denied",
         "_frame",
         "_guards",
         "_is_plain",
@@ -185,9 +203,29 @@ class Produce:
         self._is_plain = False  # nothing but a partition or its batch can be in the way
         self.refusal: Refused | None = None  # of the request as a whole
         self.is_refused = False
+        self._denied: Answers = []  # topics that its sender may not write to
         self._waiting: list[
             tuple[str | bytes, Partition, Appended]
         ] = []  # not safe enough to be acknowledged
+
+    def asking(self, guard: Guard, topics: list[TopicRecords]) -> Slices[list[TopicRecords]]:
+        """What of them its sender may write to. The others are answered beside; no more is done for them."""
+        if self.refusal is None and self._transactional_id is not None:
+            is_transactional = yield from has_transactional(self._frame, topics)
+            if is_transactional and not guard.allows(self._connection, WRITE_ID, self._transactional_id):
+                self.refusal = Refused(WRITE_ID.error, WRITE_ID.message)
+        if self.refusal is not None:
+            return topics
+        allowed: list[TopicRecords] = []
+        for topic, wanteds in topics:
+            name = name_of(self._broker.image, topic)
+            if name is None or guard.allows(self._connection, WRITE_TOPIC, name):
+                allowed.append((topic, wanteds))
+            else:
+                denied = [self._refuse(index, WRITE_TOPIC.error, None) for index, _, _ in wanteds]
+                self._denied.append((topic, denied))
+            yield
+        return allowed
 
     def answering(self, topics: list[TopicRecords]) -> Slices[Answer | None]:
         """Append everything; None where the answer waits for disks or replicas, or there is none."""
@@ -409,7 +447,7 @@ class Produce:
                     produced.append(self._append(topic, *wanted))
                     yield
                 answers.append((topic, produced))
-            return answers
+            return answers + self._denied if self._denied else answers
         error, message = self.refusal.code, self.refusal.message
         return [
             (topic, [self._refuse(index, error, message) for index, _, _ in wanteds])

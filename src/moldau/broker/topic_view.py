@@ -12,16 +12,6 @@ from moldau.runtime.line import Slices
 PARTITIONS_PER_PAUSE = 64
 
 
-def bits(*operations: int) -> int:
-    return sum(1 << operation for operation in operations)
-
-
-# The codes of Kafka's AclOperation: 3 read, 4 write, 5 create, 6 delete, 7 alter, 8 describe, 9 cluster action,
-# 10 describe configs, 11 alter configs, 12 idempotent write. Without an authorizer everyone may do everything.
-TOPIC_OPERATIONS = bits(3, 4, 5, 6, 7, 8, 10, 11)
-CLUSTER_OPERATIONS = bits(5, 7, 8, 9, 10, 11, 12)
-
-
 class Viewer:
     """Who looks: a client that came in by a listener, and reaches the brokers that have it.
 

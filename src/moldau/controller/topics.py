@@ -48,7 +48,7 @@ from moldau.metadata.records import (
 
 PARTITIONS_PER_BROKER = "moldau.max.partitions.per.broker"
 TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
-_METADATA_TOPIC = "__cluster_metadata"
+METADATA_TOPIC = "__cluster_metadata"
 _DEFAULT = -1
 REPLICAS_WEIGHING_1 = 16
 TOPIC_WEIGHT = 5
@@ -212,7 +212,7 @@ def _partitions_wanted(
 def _create(
     image: ClusterImage, config: BrokerConfig, topic: NewTopic, new_id: Callable[[], UUID], placed: int
 ) -> Slices[TopicCreated]:
-    if topic.name == _METADATA_TOPIC:
+    if topic.name == METADATA_TOPIC:
         raise KafkaError(ErrorCode.invalid_request, f"Creation of internal topic {topic.name} is prohibited.")
     check_topic_name(topic.name)
     if topic.name in image.topics:

@@ -1,4 +1,4 @@
-"""Configurations, and ACLs as far as a broker without an authorizer answers for them."""
+"""Configurations."""
 
 from typing import NamedTuple
 
@@ -41,32 +41,4 @@ class ConfigResource(NamedTuple):
 class ListConfigResourcesResponse(NamedTuple):
     error_code: ErrorCode
     config_resources: tuple[ConfigResource, ...] = ()
-    throttle_time: int = 0
-
-
-class AclCreationResult(NamedTuple):
-    error_code: ErrorCode
-    error_message: str
-
-
-class CreateAclsResponse(NamedTuple):
-    results: tuple[AclCreationResult, ...]
-    throttle_time: int = 0
-
-
-class DeleteAclsFilterResult(NamedTuple):
-    error_code: ErrorCode
-    error_message: str
-    matching_acls: tuple[()] = ()
-
-
-class DeleteAclsResponse(NamedTuple):
-    filter_results: tuple[DeleteAclsFilterResult, ...]
-    throttle_time: int = 0
-
-
-class DescribeAclsResponse(NamedTuple):
-    error_code: ErrorCode
-    error_message: str
-    resources: tuple[()] = ()
     throttle_time: int = 0

@@ -27,6 +27,7 @@ from moldau.broker.answers.transactions import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
+from moldau.broker.guard import may
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.broker.paced import awaited, paced
 from moldau.broker.verification import add_here, verify_here
@@ -34,9 +35,15 @@ from moldau.coordinator.reply import Reply
 from moldau.coordinator.transaction.messages import Add
 from moldau.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
 from moldau.runtime.line import Slices, in_line
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 API_KEY = 24
 VERSIONS = (0, 5)
+
+BETWEEN_BROKERS = right("AddPartitionsToTxn", Operation.CLUSTER_ACTION, Resource.CLUSTER)
+WRITE_ID = right("AddPartitionsToTxn", Operation.WRITE, Resource.TRANSACTIONAL_ID)
+WRITE_TOPIC = right("AddPartitionsToTxn", Operation.WRITE, Resource.TOPIC)
 
 BATCHED_SINCE_VERSION = 4
 FENCED_SINCE_VERSION = 2
@@ -55,6 +62,8 @@ class Wanted(NamedTuple):
 async def handle(
     broker: CoordinatorBroker, context: RequestContext, request: Request
 ) -> AddPartitionsToTxnResponse:
+    if context.version >= BATCHED_SINCE_VERSION and not may(broker, context, BETWEEN_BROKERS):
+        return AddPartitionsToTxnResponse((), (), BETWEEN_BROKERS.error)
     asked = await in_line(context, _wanted(context.version, request))
     begun = await awaited(context, lambda wanted: _begin(broker, context, wanted), asked)
     results = []
@@ -95,7 +104,9 @@ def _want(
 async def _begin(broker: CoordinatorBroker, context: RequestContext, wanted: Wanted) -> Reply:
     """Ask the coordinator; the reply is the results of one transaction."""
     add, version = wanted.add, context.version
-    errors = await paced(context, lambda place: _refusal(broker, version, place), add.partitions)
+    if version < BATCHED_SINCE_VERSION and not may(broker, context, WRITE_ID, add.transactional_id):
+        return _known(_all(wanted, WRITE_ID.error))
+    errors = await paced(context, lambda place: _refusal(broker, context, place), add.partitions)
     if any(errors):
         not_attempted = ErrorCode.operation_not_attempted
         outcomes = zip(add.partitions, errors, strict=True)
@@ -125,9 +136,11 @@ def _as_known(version: int, error: ErrorCode) -> ErrorCode:
     return error
 
 
-def _refusal(broker: CoordinatorBroker, version: int, place: TopicPartition) -> ErrorCode:
-    if version < BATCHED_SINCE_VERSION and place.topic in INTERNAL_TOPICS:
-        return ErrorCode.topic_authorization_failed  # a producer has no business there
+def _refusal(broker: CoordinatorBroker, context: RequestContext, place: TopicPartition) -> ErrorCode:
+    if context.version < BATCHED_SINCE_VERSION and (
+        place.topic in INTERNAL_TOPICS or not may(broker, context, WRITE_TOPIC, place.topic)
+    ):
+        return WRITE_TOPIC.error  # a producer has no business there
     topic = broker.image.topics.get(place.topic)
     is_there = topic is not None and 0 <= place.partition < len(topic.partitions)
     return ErrorCode.none if is_there else ErrorCode.unknown_topic_or_partition

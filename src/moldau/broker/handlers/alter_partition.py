@@ -10,17 +10,24 @@ from uuid import UUID
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.broker.answers.cluster import AlteredPartition, AlteredTopic, AlterPartitionResponse
+from moldau.broker.guard import may
 from moldau.broker.interface import ControllerBroker, Request, RequestContext
 from moldau.controller.alter_partition import Altered, InSync, Proposal
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 API_KEY = 56
 VERSIONS = (2, 3)
 IS_INTERNAL = True
 
+BETWEEN_BROKERS = right("AlterPartition", Operation.CLUSTER_ACTION, Resource.CLUSTER)
+
 
 async def handle(
     broker: ControllerBroker, context: RequestContext, request: Request
 ) -> AlterPartitionResponse:
+    if not may(broker, context, BETWEEN_BROKERS):
+        return AlterPartitionResponse(BETWEEN_BROKERS.error)
     controller = broker.active_controller
     if controller is None:
         return AlterPartitionResponse(ErrorCode.not_controller)

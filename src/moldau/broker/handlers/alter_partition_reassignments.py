@@ -12,12 +12,17 @@ from moldau.broker.answers.topics import (
     AlterPartitionReassignmentsResponse,
     ReassignablePartitionResponse,
 )
+from moldau.broker.guard import may
 from moldau.broker.interface import AdminBroker, Request, RequestContext
 from moldau.broker.paced import paced
 from moldau.controller.reassignments import Reassigned, Reassignment
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 API_KEY = 45
 VERSIONS = (0, 1)
+
+ALTER_CLUSTER = right("AlterPartitionReassignments", Operation.ALTER, Resource.CLUSTER)
 
 
 def is_forwarded(_request: Request) -> bool:
@@ -28,6 +33,9 @@ def is_forwarded(_request: Request) -> bool:
 async def handle(
     broker: AdminBroker, context: RequestContext, request: Request
 ) -> AlterPartitionReassignmentsResponse:
+    if not may(broker, context, ALTER_CLUSTER):
+        denied = await paced(context, _denied, request.topics)
+        return AlterPartitionReassignmentsResponse(tuple(denied), None, error_code=ALTER_CLUSTER.error)
     if not request.topics:  # QuorumController's answer is then its message's defaults
         return AlterPartitionReassignmentsResponse((), "")
     named = ((topic.name, partition) for topic in request.topics for partition in topic.partitions)
@@ -42,6 +50,14 @@ async def handle(
         for topic in request.topics
     )
     return AlterPartitionReassignmentsResponse(topics, None, allow_change)
+
+
+def _denied(topic: Request) -> TopicResult[ReassignablePartitionResponse]:
+    error = ALTER_CLUSTER.error
+    return TopicResult(
+        topic.name,
+        tuple(ReassignablePartitionResponse(one.partition_index, error, None) for one in topic.partitions),
+    )
 
 
 def _reassignment(named: tuple[str, Request]) -> Reassignment:

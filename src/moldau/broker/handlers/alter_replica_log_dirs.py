@@ -18,12 +18,17 @@ from moldau.broker.answers.topics import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+from moldau.broker.guard import may
 from moldau.broker.interface import DataBroker, Request, RequestContext
 from moldau.log import names
 from moldau.log.folder import DataFolder
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 API_KEY = 34
 VERSIONS = (1, 2)
+
+ALTER_CLUSTER = right("AlterReplicaLogDirs", Operation.ALTER, Resource.CLUSTER)
 
 UNIQUE_BYTES = 32
 """Of the name of a log on its way, besides the partition and the dots and words."""
@@ -40,8 +45,9 @@ async def handle(
                 wanted[TopicPartition(topic.name, index)] = folder.path
                 await context.breathe()
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    is_allowed = may(broker, context, ALTER_CLUSTER)
     for place, path in wanted.items():
-        error = await _alter(broker, place, path)
+        error = await _alter(broker, place, path) if is_allowed else ALTER_CLUSTER.error
         results.setdefault(place.topic, []).append(AlterReplicaLogDirPartitionResult(place.partition, error))
         await broker.runtime.tasks.sleep(0)  # a folder was made
     return AlterReplicaLogDirsResponse(

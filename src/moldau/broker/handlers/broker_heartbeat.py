@@ -10,16 +10,23 @@ from __future__ import annotations
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.broker.answers.cluster import BrokerHeartbeatResponse
+from moldau.broker.guard import may
 from moldau.broker.interface import ControllerBroker, Request, RequestContext
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 API_KEY = 63
 VERSIONS = (0, 1)
 IS_INTERNAL = True
 
+BETWEEN_BROKERS = right("BrokerHeartbeat", Operation.CLUSTER_ACTION, Resource.CLUSTER)
+
 
 async def handle(
     broker: ControllerBroker, context: RequestContext, request: Request
 ) -> BrokerHeartbeatResponse:
+    if not may(broker, context, BETWEEN_BROKERS):
+        return BrokerHeartbeatResponse(BETWEEN_BROKERS.error)
     controller = broker.active_controller
     if controller is None:
         return BrokerHeartbeatResponse(ErrorCode.not_controller)

@@ -17,12 +17,15 @@ from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.ids import TopicPartition
 from moldau.broker.channel import registration_from
 from moldau.broker.connection import Connection
+from moldau.broker.guard import may
 from moldau.broker.interface import ControllerBroker
 from moldau.broker.slot import Answer, Slot
 from moldau.controller.controller import Controller
 from moldau.controller.delta_log import TooManyWait
 from moldau.metadata.codec import encoded
 from moldau.metadata.records import Delta, Position
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 from moldau.wire.cluster import (
     CLUSTER_KEY,
     CLUSTER_VERSION,
@@ -39,6 +42,8 @@ NAME = "Cluster"
 VERSIONS = (0, 0)
 IS_INTERNAL = True
 
+BETWEEN_BROKERS = right("Cluster", Operation.CLUSTER_ACTION, Resource.CLUSTER)
+
 WAIT_MS_MAX = 30_000
 
 
@@ -53,6 +58,9 @@ def serve(
     kind, value = parse_request(frame, position)
     if kind not in KINDS:
         raise WireError(f"a request of kind {kind} to the controller")
+    if not may(broker, connection, BETWEEN_BROKERS):
+        denied = pack_answer({"error": int(BETWEEN_BROKERS.error)})
+        return response_frame(CLUSTER_KEY, CLUSTER_VERSION, correlation_id, denied)
     slot = connection.park()
     broker.runtime.tasks.spawn(_fill(slot, correlation_id, KINDS[kind](broker, value)), name="cluster")
     return None

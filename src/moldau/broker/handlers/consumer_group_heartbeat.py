@@ -14,7 +14,9 @@ from uuid import UUID
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.internal_topics import CONSUMER_OFFSETS
+from moldau.broker.guard import may
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
+from moldau.broker.paced import in_slices
 from moldau.coordinator.group.consumer.messages import (
     JOINING,
     LEAVING,
@@ -23,19 +25,48 @@ from moldau.coordinator.group.consumer.messages import (
     Beat,
     Beaten,
 )
+from moldau.coordinator.group.messages import Sees
 from moldau.coordinator.reply import Reply
+from moldau.runtime.line import Slices
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 from moldau.wire.times import milliseconds
 
 API_KEY = 68
 VERSIONS = (0, 1)
 
+READ_GROUP = right("ConsumerGroupHeartbeat", Operation.READ, Resource.GROUP)
+DESCRIBE_TOPIC = right("ConsumerGroupHeartbeat", Operation.DESCRIBE, Resource.TOPIC)
+
 OWN_ID_SINCE_VERSION = 1
 
 
-def handle(broker: CoordinatorBroker, context: RequestContext, request: Request) -> Reply | Beaten:
+def handle(
+    broker: CoordinatorBroker, context: RequestContext, request: Request
+) -> Reply | Beaten | Slices[Reply | Beaten]:
     if not is_served(broker):
         return Beaten(ErrorCode.unsupported_version)
-    beat = _beat(context, request)
+    if not may(broker, context, READ_GROUP, request.group_id):
+        return Beaten(READ_GROUP.error)
+    if broker.guard is not None and request.subscribed_topic_names:
+        return _asking(broker, context, request)
+    return _serve(broker, context, request)
+
+
+def _asking(broker: CoordinatorBroker, context: RequestContext, request: Request) -> Slices[Reply | Beaten]:
+    names = dict.fromkeys(request.subscribed_topic_names)
+    allowed = yield from in_slices(lambda name: may(broker, context, DESCRIBE_TOPIC, name), names)
+    return _serve(broker, context, request) if all(allowed) else Beaten(DESCRIBE_TOPIC.error)
+
+
+def seen_by(broker: CoordinatorBroker, context: RequestContext) -> Sees | None:
+    """Which topics a client may know of; None where everyone may know of all."""
+    guard = broker.guard
+    return None if guard is None else lambda name: guard.allows_quietly(context, DESCRIBE_TOPIC, name)
+
+
+def _serve(broker: CoordinatorBroker, context: RequestContext, request: Request) -> Reply | Beaten:
+    beat = _beat(context, request)._replace(sees=seen_by(broker, context))
     try:
         _check(context.version, beat, broker.config["group.consumer.assignors"])
     except KafkaError as refusal:

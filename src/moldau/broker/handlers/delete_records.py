@@ -22,14 +22,19 @@ from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.internal_topics import INTERNAL_TOPICS
 from moldau.broker.answers.common import TopicResult
 from moldau.broker.answers.logs import DeleteRecordsPartitionResult, DeleteRecordsResponse
+from moldau.broker.guard import may
 from moldau.broker.interface import DataBroker, Request, RequestContext
 from moldau.replication.partition import Partition
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 from moldau.wire.times import milliseconds
 
 log = logging.getLogger(__name__)
 
 API_KEY = 21
 VERSIONS = (0, 2)
+
+DELETE_TOPIC = right("DeleteRecords", Operation.DELETE, Resource.TOPIC)
 
 HIGH_WATERMARK = -1
 UNKNOWN = -1
@@ -51,6 +56,9 @@ async def handle(broker: DataBroker, context: RequestContext, request: Request) 
     moved: dict[Place, tuple[Partition, int]] = {}
     for (name, index), offset in wanted.items():
         await context.breathe()
+        if not may(broker, context, DELETE_TOPIC, name):
+            refused[name, index] = DELETE_TOPIC.error
+            continue
         try:
             moved[name, index] = _delete_before(broker, name, index, offset)
         except KafkaError as refusal:

@@ -12,12 +12,21 @@ from __future__ import annotations
 
 from moldau.base.errors import ErrorCode
 from moldau.broker.answers.topics import DeletableTopicResult, DeleteTopicsResponse
+from moldau.broker.guard import may, may_quietly
 from moldau.broker.interface import AdminBroker, Request, RequestContext
 from moldau.broker.paced import paced
+from moldau.controller.slices import times_named
 from moldau.controller.topics import DeleteOutcome, TopicReference
+from moldau.runtime.line import in_line
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 API_KEY = 20
 VERSIONS = (1, 6)
+
+DELETE_ANY = right("DeleteTopics", Operation.DELETE, Resource.CLUSTER)
+DESCRIBE_TOPIC = right("DeleteTopics", Operation.DESCRIBE, Resource.TOPIC)
+DELETE_TOPIC = right("DeleteTopics", Operation.DELETE, Resource.TOPIC)
 
 BY_ID_SINCE_VERSION = 6
 DISABLED_SINCE_VERSION = 3
@@ -30,13 +39,54 @@ def is_forwarded(_request: Request) -> bool:
 
 async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> DeleteTopicsResponse:
     if context.version >= BY_ID_SINCE_VERSION:
-        by_id = await paced(context, lambda topic: TopicReference(topic.name, topic.topic_id), request.topics)
-        outcomes = await broker.controller.delete_topics(by_id)
+        topics = await paced(
+            context, lambda topic: TopicReference(topic.name, topic.topic_id), request.topics
+        )
     else:
-        by_name = await paced(context, TopicReference, request.topic_names)
-        outcomes = await broker.controller.delete_topics(by_name)
+        topics = await paced(context, TopicReference, request.topic_names)
+    topics, denied = await _asked(broker, context, topics)
+    outcomes = await broker.controller.delete_topics(topics)
     answers = await paced(context, lambda outcome: _answer(context, outcome), outcomes)
-    return DeleteTopicsResponse(tuple(answers))
+    return DeleteTopicsResponse((*answers, *denied))
+
+
+async def _asked(
+    broker: AdminBroker, context: RequestContext, topics: list[TopicReference]
+) -> tuple[list[TopicReference], list[DeletableTopicResult]]:
+    """What may be deleted, and what is said of the others. What is named twice is refused for that alone."""
+    if not broker.config["delete.topic.enable"] or may_quietly(broker, context, DELETE_ANY):
+        return topics, []
+    times = await in_line(context, times_named(topics, lambda topic: topic))
+    allowed: list[TopicReference] = []
+    denied: list[DeletableTopicResult] = []
+    for topic in topics:
+        await context.breathe()
+        refusal = None if times[topic] > 1 else _denial(broker, context, topic)
+        if refusal is None:
+            allowed.append(topic)
+        else:
+            denied.append(refusal)
+    return allowed, denied
+
+
+def _denial(
+    broker: AdminBroker, context: RequestContext, topic: TopicReference
+) -> DeletableTopicResult | None:
+    """By a name that may not be described, nothing is said of it; by an id, not its name."""
+    known = broker.controller.image.topic_by_id.get(topic.topic_id) if topic.topic_id is not None else None
+    name = topic.name
+    if name is not None and topic.topic_id is None:
+        if may(broker, context, DESCRIBE_TOPIC, name) and (
+            name not in broker.controller.image.topics or may(broker, context, DELETE_TOPIC, name)
+        ):
+            return None
+    elif name is None and known is not None:
+        if may(broker, context, DELETE_TOPIC, known.name):
+            return None
+        name = known.name if may_quietly(broker, context, DESCRIBE_TOPIC, known.name) else None
+    else:
+        return None
+    return DeletableTopicResult(name, topic.topic_id, DELETE_TOPIC.error, DELETE_TOPIC.message)
 
 
 def _answer(context: RequestContext, outcome: DeleteOutcome) -> DeletableTopicResult:

@@ -11,11 +11,16 @@ from moldau.base.errors import ErrorCode
 from moldau.broker.advertised import endpoint_of
 from moldau.broker.answers.common import OPERATIONS_UNASKED
 from moldau.broker.answers.metadata import DescribeClusterBroker, DescribeClusterResponse
+from moldau.broker.guard import may, operations
 from moldau.broker.interface import ClusterView, Request, RequestContext
-from moldau.broker.topic_view import CLUSTER_OPERATIONS, controller_shown
+from moldau.broker.topic_view import controller_shown
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 API_KEY = 60
 VERSIONS = (0, 2)
+
+DESCRIBE_CLUSTER = right("DescribeCluster", Operation.DESCRIBE, Resource.CLUSTER)
 
 BROKERS, CONTROLLERS = 1, 2
 
@@ -36,13 +41,16 @@ def handle(broker: ClusterView, context: RequestContext, request: Request) -> De
         for info in (image.registered if wants_fenced else image.brokers).values()
         if (endpoint := endpoint_of(broker, context, info)) is not None
     ]
-    wants_operations = request.include_cluster_authorized_operations
+    may_do = OPERATIONS_UNASKED
+    if request.include_cluster_authorized_operations:
+        is_told = may(broker, context, DESCRIBE_CLUSTER)
+        may_do = operations(broker, context, Resource.CLUSTER) if is_told else 0
     return DescribeClusterResponse(
         endpoint_type=BROKERS,
         cluster_id=image.cluster_id,
         controller_id=controller_shown(broker),
         brokers=tuple(brokers),
-        cluster_authorized_operations=CLUSTER_OPERATIONS if wants_operations else OPERATIONS_UNASKED,
+        cluster_authorized_operations=may_do,
     )
 
 

@@ -15,6 +15,7 @@ from functools import lru_cache, partial
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.broker.answers.configs import DescribeConfigsResponse, DescribeConfigsResult
+from moldau.broker.config_rights import denial, rights_by_type
 from moldau.broker.interface import ClusterView, Request, RequestContext
 from moldau.broker.loggers import describe_loggers
 from moldau.broker.paced import in_slices
@@ -29,9 +30,16 @@ from moldau.config.describe import (
 from moldau.controller.names import check_topic_name
 from moldau.metadata.records import ConfigResource, ResourceType
 from moldau.runtime.line import Slices
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 API_KEY = 32
 VERSIONS = (1, 4)
+
+DESCRIBE_CLUSTER = right("DescribeConfigs", Operation.DESCRIBE_CONFIGS, Resource.CLUSTER)
+DESCRIBE_TOPIC = right("DescribeConfigs", Operation.DESCRIBE_CONFIGS, Resource.TOPIC)
+DESCRIBE_GROUP = right("DescribeConfigs", Operation.DESCRIBE_CONFIGS, Resource.GROUP)
+RIGHTS = rights_by_type(DESCRIBE_CLUSTER, DESCRIBE_TOPIC, DESCRIBE_GROUP)
 
 ENTRIES_KEPT = 8
 
@@ -45,15 +53,24 @@ def handle(broker: ClusterView, context: RequestContext, request: Request) -> Sl
     """What is asked for again is not found out again; of a resource with other keys, the settings are kept."""
     entries_of = lru_cache(maxsize=ENTRIES_KEPT)(partial(_entries, broker))
     once = dict.fromkeys(request.resources)
-    results = yield from in_slices(partial(_answer, entries_of, request), once)
+    results = yield from in_slices(partial(_answer, broker, context, entries_of, request), once)
     answers = dict(zip(once, results, strict=True))
     shown = yield from in_slices(answers.__getitem__, request.resources)
     return DescribeConfigsResponse(tuple(shown))
 
 
 def _answer(
-    entries_of: Callable[[int, str], list[ConfigEntry]], request: Request, asked: Request
+    broker: ClusterView,
+    context: RequestContext,
+    entries_of: Callable[[int, str], list[ConfigEntry]],
+    request: Request,
+    asked: Request,
 ) -> DescribeConfigsResult:
+    missing = denial(broker, context, RIGHTS, asked.resource_type, asked.resource_name)
+    if missing is not None:
+        return DescribeConfigsResult(
+            missing.error, missing.message, asked.resource_type, asked.resource_name, ()
+        )
     error, message = ErrorCode.none, ""
     entries: tuple[ConfigEntry, ...] = ()
     try:

@@ -16,43 +16,50 @@ from __future__ import annotations
 from moldau.base.errors import ErrorCode
 from moldau.broker.answers.common import OPERATIONS_UNASKED
 from moldau.broker.answers.groups import DescribedGroup, DescribeGroupsResponse
+from moldau.broker.guard import may, operations
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.broker.paced import awaited_once
-from moldau.broker.topic_view import bits
 from moldau.coordinator.group.messages import Described
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 API_KEY = 15
 VERSIONS = (0, 6)
 
+DESCRIBE_GROUP = right("DescribeGroups", Operation.DESCRIBE, Resource.GROUP)
+
 MISSING_SINCE_VERSION = 6
 DEAD = "Dead"
-GROUP_OPERATIONS = bits(3, 6, 8, 10, 11)  # read, delete, describe, describe and alter configs
 
 
 async def handle(
     broker: CoordinatorBroker, context: RequestContext, request: Request
 ) -> DescribeGroupsResponse:
     asked = getattr(request, "include_authorized_operations", False)
-    operations = GROUP_OPERATIONS if asked else OPERATIONS_UNASKED
     groups = await awaited_once(
         context,
-        lambda group_id: _describe(broker, context.version, group_id, operations),
+        lambda group_id: _describe(broker, context, group_id, tells_operations=asked),
         request.groups,
     )
     return DescribeGroupsResponse(tuple(groups))
 
 
 async def _describe(
-    broker: CoordinatorBroker, version: int, group_id: str, operations: int
+    broker: CoordinatorBroker, context: RequestContext, group_id: str, *, tells_operations: bool
 ) -> DescribedGroup:
+    if not may(broker, context, DESCRIBE_GROUP, group_id):
+        return DescribedGroup(group_id, "", error_code=DESCRIBE_GROUP.error)
+    may_do = OPERATIONS_UNASKED
+    if tells_operations:
+        may_do = operations(broker, context, Resource.GROUP, group_id)
     found: Described | str | ErrorCode = await broker.coordinators.groups.read(
         group_id, lambda shard, _moment: shard.describe(group_id), lambda error: error
     )
     if isinstance(found, Described):
-        return DescribedGroup(*found, authorized_operations=operations)
+        return DescribedGroup(*found, authorized_operations=may_do)
     if isinstance(found, ErrorCode):
         return DescribedGroup(group_id, "", error_code=found)
-    if version >= MISSING_SINCE_VERSION:
+    if context.version >= MISSING_SINCE_VERSION:
         error = ErrorCode.group_id_not_found
         return DescribedGroup(group_id, DEAD, error_code=error, error_message=found)
-    return DescribedGroup(group_id, DEAD, authorized_operations=operations)
+    return DescribedGroup(group_id, DEAD, authorized_operations=may_do)

@@ -22,10 +22,15 @@ from moldau.broker.answers.topics import (
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
 )
+from moldau.broker.guard import may
 from moldau.broker.interface import DataBroker, Request, RequestContext
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 API_KEY = 35
 VERSIONS = (1, 5)
+
+DESCRIBE_CLUSTER = right("DescribeLogDirs", Operation.DESCRIBE, Resource.CLUSTER)
 
 UNKNOWN_BYTES = -1
 
@@ -33,6 +38,8 @@ Topics = dict[str, list[DescribeLogDirsPartition]]
 
 
 async def handle(broker: DataBroker, context: RequestContext, request: Request) -> DescribeLogDirsResponse:
+    if not may(broker, context, DESCRIBE_CLUSTER):
+        return DescribeLogDirsResponse((), DESCRIBE_CLUSTER.error)
     folders = broker.log_manager.folders
     by_folder: dict[str, Topics] = {folder.path: {} for folder in folders}
     for place in await _asked(broker, context, request.topics):

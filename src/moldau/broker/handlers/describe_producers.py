@@ -9,12 +9,17 @@ from __future__ import annotations
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.broker.answers.common import TopicResult
 from moldau.broker.answers.logs import DescribeProducersResponse, PartitionProducers, ProducerState
+from moldau.broker.guard import may
 from moldau.broker.interface import DataBroker, Request, RequestContext
 from moldau.controller.names import invalid_topic_name
 from moldau.runtime.line import Slices
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 API_KEY = 61
 VERSIONS = (0, 0)
+
+READ_TOPIC = right("DescribeProducers", Operation.READ, Resource.TOPIC)
 
 NOT_HOSTED = "This server does not host this topic-partition."
 
@@ -30,17 +35,19 @@ def handle(
         for index in topic.partition_indexes:
             place = topic.name, index
             if place not in known:
-                known[place] = _describe(broker, topic.name, index)
+                known[place] = _describe(broker, context, topic.name, index)
             answers.append(known[place])
             yield
         topics.append(TopicResult(topic.name, tuple(answers)))
     return DescribeProducersResponse(tuple(topics))
 
 
-def _describe(broker: DataBroker, topic: str, index: int) -> PartitionProducers:
+def _describe(broker: DataBroker, context: RequestContext, topic: str, index: int) -> PartitionProducers:
     invalid = invalid_topic_name(topic)
     if invalid is not None:
         return PartitionProducers(index, ErrorCode.invalid_topic_exception, invalid)
+    if not may(broker, context, READ_TOPIC, topic):
+        return PartitionProducers(index, READ_TOPIC.error, READ_TOPIC.message)
     if topic not in broker.image.topics:
         return PartitionProducers(index, ErrorCode.unknown_topic_or_partition, NOT_HOSTED)
     try:

@@ -14,12 +14,17 @@ from collections.abc import Sequence
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
 from moldau.broker.answers.topics import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
+from moldau.broker.guard import may
 from moldau.broker.interface import AdminBroker, Request, RequestContext
 from moldau.broker.paced import paced
 from moldau.controller.leaders import Elected, Election
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 API_KEY = 43
 VERSIONS = (0, 2)
+
+ALTER_CLUSTER = right("ElectLeaders", Operation.ALTER, Resource.CLUSTER)
 
 
 def is_forwarded(_request: Request) -> bool:
@@ -30,18 +35,13 @@ def is_forwarded(_request: Request) -> bool:
 async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> ElectLeadersResponse:
     wanted = getattr(request, "election_type", Election.PREFERRED)
     asked = request.topic_partitions
+    if not may(broker, context, ALTER_CLUSTER):
+        error, message = ALTER_CLUSTER.error, None
+        denied = await paced(context, lambda topic: _refused(topic, error, message), asked or ())
+        return ElectLeadersResponse(error, tuple(denied))
     if wanted not in iter(Election) and (asked is None or asked):
         message = f"Unknown election type {wanted}"
-        refused = [
-            _topic(
-                topic.topic,
-                [
-                    Elected(TopicPartition(topic.topic, index), ErrorCode.invalid_request, message)
-                    for index in topic.partitions
-                ],
-            )
-            for topic in asked or ()
-        ]
+        refused = [_refused(topic, ErrorCode.invalid_request, message) for topic in asked or ()]
         return ElectLeadersResponse(ErrorCode.invalid_request, tuple(refused))
     controller = broker.controller
     if asked is None:
@@ -57,6 +57,11 @@ async def handle(broker: AdminBroker, context: RequestContext, request: Request)
         shown = await paced(context, lambda _: _partition(next(outcomes)), topic.partitions)
         results.append(ReplicaElectionResult(topic.topic, tuple(shown)))
     return ElectLeadersResponse(ErrorCode.none, tuple(results))
+
+
+def _refused(topic: Request, error: ErrorCode, message: str | None) -> ReplicaElectionResult:
+    places = (TopicPartition(topic.topic, index) for index in topic.partitions)
+    return _topic(topic.topic, [Elected(place, error, message) for place in places])
 
 
 def _topic(name: str, outcomes: Sequence[Elected]) -> ReplicaElectionResult:

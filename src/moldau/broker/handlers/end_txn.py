@@ -16,19 +16,27 @@ from __future__ import annotations
 
 from moldau.base.errors import ErrorCode
 from moldau.broker.answers.transactions import ProducerIdentity
+from moldau.broker.guard import may
 from moldau.broker.identity import decide_identity
 from moldau.broker.interface import ProducerIdBroker, Request, RequestContext
 from moldau.coordinator.transaction.messages import End, Identity
 from moldau.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 API_KEY = 26
 VERSIONS = (0, 5)
 
+WRITE_ID = right("EndTxn", Operation.WRITE, Resource.TRANSACTIONAL_ID)
+
+NO_PRODUCER_ID = NO_PRODUCER_EPOCH = -1
 OWN_EPOCHS_SINCE_VERSION = 5
 FENCED_SINCE_VERSION = 2
 
 
 async def handle(broker: ProducerIdBroker, context: RequestContext, request: Request) -> ProducerIdentity:
+    if not may(broker, context, WRITE_ID, request.transactional_id):
+        return ProducerIdentity(WRITE_ID.error, NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
     version = EPOCH_PER_TRANSACTION if context.version >= OWN_EPOCHS_SINCE_VERSION else 0
     end = End(
         request.transactional_id, request.producer_id, request.producer_epoch, request.committed, version

@@ -41,7 +41,8 @@ from moldau.base.limits import (
 )
 from moldau.broker.connection import Connection
 from moldau.broker.dispatch import guarded
-from moldau.broker.fetching import Fetch, Replica
+from moldau.broker.fetching import FOLLOW, STRANGER, Fetch, Replica
+from moldau.broker.guard import may
 from moldau.broker.interface import FetchingBroker
 from moldau.broker.slot import Answer, Slot
 from moldau.replication.fetch_session import (
@@ -94,6 +95,8 @@ def _open(
 ) -> Slices[Fetch]:
     """The fetch that a request asks for, with the partitions that its session says."""
     replica = _replica_of(request, version)
+    if replica.id >= 0 and not may(broker, connection, FOLLOW):
+        replica = Replica(STRANGER, -1)
     follower_id = replica.id if replica.id >= 0 else NO_REPLICA
     now_s = broker.clock.monotonic()
     context = yield from broker.fetch_sessions.opening(request, version, now_s, follower_id)

@@ -22,11 +22,17 @@ from moldau.base.errors import ErrorCode
 from moldau.base.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from moldau.broker.advertised import endpoint_of
 from moldau.broker.answers.groups import Coordinator, FindCoordinatorResponse
+from moldau.broker.guard import may
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.broker.paced import awaited_once
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 API_KEY = 10
 VERSIONS = (0, 6)
+
+DESCRIBE_GROUP = right("FindCoordinator", Operation.DESCRIBE, Resource.GROUP)
+DESCRIBE_ID = right("FindCoordinator", Operation.DESCRIBE, Resource.TRANSACTIONAL_ID)
 
 BATCHED_SINCE_VERSION = 4
 KEY_TYPE_GROUP = 0
@@ -37,6 +43,7 @@ UNKNOWN_KEY_TYPE = (
 NOT_AVAILABLE = "The coordinator is not available."
 KEY_TYPES = {2: "share groups"}
 COORDINATOR_TOPICS = {KEY_TYPE_GROUP: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
+DESCRIBE = {CONSUMER_OFFSETS: DESCRIBE_GROUP, TRANSACTION_STATE: DESCRIBE_ID}
 
 
 async def handle(
@@ -66,6 +73,8 @@ async def _find(broker: CoordinatorBroker, context: RequestContext, key_type: in
             else UNKNOWN_KEY_TYPE
         )
         return Coordinator(key, ErrorCode.invalid_request, reason)
+    if not may(broker, context, DESCRIBE[topic], key):
+        return Coordinator(key, DESCRIBE[topic].error, DESCRIBE[topic].message)
     found = await broker.coordinators.find(topic, key)
     if found.error:
         return Coordinator(key, found.error, found.message or NOT_AVAILABLE)

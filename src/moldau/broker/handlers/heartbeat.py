@@ -12,15 +12,22 @@ While the coordinator loads, the answer has no error: clients do not expect one,
 from __future__ import annotations
 
 from moldau.base.errors import ErrorCode
+from moldau.broker.guard import may
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.coordinator.group.messages import Heard, Heartbeat
 from moldau.coordinator.reply import Reply
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 API_KEY = 12
 VERSIONS = (0, 4)
 
+READ_GROUP = right("Heartbeat", Operation.READ, Resource.GROUP)
+
 
 def handle(broker: CoordinatorBroker, context: RequestContext, request: Request) -> Reply | Heard:
+    if not may(broker, context, READ_GROUP, request.group_id):
+        return Heard(READ_GROUP.error)
     if not request.group_id:
         return Heard(ErrorCode.invalid_group_id)
     heartbeat = Heartbeat(

@@ -10,15 +10,23 @@ from __future__ import annotations
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.broker.answers.configs import AlterConfigsResponse
-from moldau.broker.handlers.alter_configs import CONFIGS_LOOKED_AT, answer_for
+from moldau.broker.config_rights import rights_by_type
+from moldau.broker.handlers.alter_configs import CONFIGS_LOOKED_AT, answer_for, denials
 from moldau.broker.interface import AdminBroker, Request, RequestContext
 from moldau.broker.loggers import alter_loggers
 from moldau.broker.paced import paced
 from moldau.controller.configs import Alteration, Alterations, AlterOutcome
 from moldau.metadata.records import ResourceType
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 API_KEY = 44
 VERSIONS = (0, 1)
+
+ALTER_CLUSTER = right("IncrementalAlterConfigs", Operation.ALTER_CONFIGS, Resource.CLUSTER)
+ALTER_TOPIC = right("IncrementalAlterConfigs", Operation.ALTER_CONFIGS, Resource.TOPIC)
+ALTER_GROUP = right("IncrementalAlterConfigs", Operation.ALTER_CONFIGS, Resource.GROUP)
+RIGHTS = rights_by_type(ALTER_CLUSTER, ALTER_TOPIC, ALTER_GROUP)
 
 
 def is_forwarded(request: Request) -> bool:
@@ -28,6 +36,8 @@ def is_forwarded(request: Request) -> bool:
 
 async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> AlterConfigsResponse:
     resources = await paced(context, _alterations, request.resources)
+    denied = await denials(broker, context, RIGHTS, resources)
+    resources = [asked for asked in resources if (asked.type, asked.name) not in denied]
     validate_only = request.validate_only
     kept = [asked for asked in resources if asked.type != ResourceType.BROKER_LOGGER]
     outcomes = iter(await broker.controller.alter_configs(kept, validate_only=validate_only) if kept else ())
@@ -38,7 +48,7 @@ async def handle(broker: AdminBroker, context: RequestContext, request: Request)
         return next(outcomes)
 
     answers = await paced(context, outcome_for, resources)
-    return AlterConfigsResponse(tuple(map(answer_for, answers)))
+    return AlterConfigsResponse((*map(answer_for, answers), *denied.values()))
 
 
 def _alterations(asked: Request) -> Alterations:

@@ -16,13 +16,20 @@ from __future__ import annotations
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.broker.answers.transactions import ProducerIdentity
+from moldau.broker.guard import may, may_quietly, may_some
 from moldau.broker.identity import decide_identity
 from moldau.broker.interface import ProducerIdBroker, Request, RequestContext
 from moldau.coordinator.transaction.messages import Identity, Init
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 from moldau.wire.times import milliseconds
 
 API_KEY = 22
 VERSIONS = (0, 5)
+
+WRITE_ID = right("InitProducerId", Operation.WRITE, Resource.TRANSACTIONAL_ID)
+WRITE_IDEMPOTENT = right("InitProducerId", Operation.IDEMPOTENT_WRITE, Resource.CLUSTER)
+WRITE_SOME = right("InitProducerId", Operation.WRITE, Resource.TOPIC)
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -30,6 +37,9 @@ FENCED_SINCE_VERSION = 4
 
 
 async def handle(broker: ProducerIdBroker, context: RequestContext, request: Request) -> ProducerIdentity:
+    refusal = _refusal(broker, context, request.transactional_id)
+    if refusal:
+        return _answer(context.version, Identity(refusal))
     expected_id: int = getattr(request, "producer_id", NO_PRODUCER_ID)
     expected_epoch: int = getattr(request, "producer_epoch", NO_PRODUCER_EPOCH)
     is_half_named = (expected_id == NO_PRODUCER_ID) != (expected_epoch == NO_PRODUCER_EPOCH)
@@ -47,6 +57,14 @@ async def handle(broker: ProducerIdBroker, context: RequestContext, request: Req
         lambda shard, new_id, reply, moment: shard.init(init, new_id, reply, moment),
     )
     return _answer(context.version, identity)
+
+
+def _refusal(broker: ProducerIdBroker, context: RequestContext, transactional_id: str | None) -> ErrorCode:
+    if transactional_id is not None:
+        return ErrorCode.none if may(broker, context, WRITE_ID, transactional_id) else WRITE_ID.error
+    if may_quietly(broker, context, WRITE_IDEMPOTENT) or may_some(broker, context, WRITE_SOME):
+        return ErrorCode.none
+    return WRITE_SOME.error
 
 
 async def _plain(broker: ProducerIdBroker) -> Identity:

@@ -18,13 +18,19 @@ serves it. The rules are in `coordinator.group.classic_protocol`.
 from __future__ import annotations
 
 from moldau.base.errors import ErrorCode
+from moldau.broker.guard import may
+from moldau.broker.handlers.consumer_group_heartbeat import seen_by
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.coordinator.group.messages import UNKNOWN_MEMBER, Join, Joined
 from moldau.coordinator.reply import Reply
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 from moldau.wire.times import milliseconds
 
 API_KEY = 11
 VERSIONS = (0, 9)
+
+READ_GROUP = right("JoinGroup", Operation.READ, Resource.GROUP)
 
 REBALANCE_TIMEOUT_SINCE_VERSION = 1
 ID_REQUIRED_SINCE_VERSION = 4
@@ -36,12 +42,15 @@ GROUP_ID_BYTES_MAX = 32_767
 
 def handle(broker: CoordinatorBroker, context: RequestContext, request: Request) -> Reply | Joined:
     version = context.version
+    if not may(broker, context, READ_GROUP, request.group_id):
+        return shaped(version, Joined(READ_GROUP.error, UNKNOWN_MEMBER))
     if not 0 < len(request.group_id.encode()) <= GROUP_ID_BYTES_MAX:
         return shaped(version, Joined(ErrorCode.invalid_group_id, request.member_id))
     session_timeout_ms = milliseconds(request.session_timeout)
     rebalance_timeout_ms = session_timeout_ms
     if version >= REBALANCE_TIMEOUT_SINCE_VERSION:
         rebalance_timeout_ms = milliseconds(request.rebalance_timeout)
+    sees = seen_by(broker, context)
     join = Join(
         group_id=request.group_id,
         member_id=request.member_id,
@@ -54,6 +63,7 @@ def handle(broker: CoordinatorBroker, context: RequestContext, request: Request)
         protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
         is_id_required=version >= ID_REQUIRED_SINCE_VERSION,
         can_skip_assignment=version >= SKIP_ASSIGNMENT_SINCE_VERSION,
+        sees=sees,
     )
     reply = broker.coordinators.groups.write(
         join.group_id,

@@ -14,13 +14,18 @@ from collections.abc import Awaitable, Sequence
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.limits import COORDINATOR_ELEMENTS_PER_STEP
+from moldau.broker.guard import may
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.broker.paced import in_steps
 from moldau.coordinator.group.messages import AllLeft, Leaver, Left
 from moldau.coordinator.reply import Reply
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 API_KEY = 13
 VERSIONS = (0, 5)
+
+READ_GROUP = right("LeaveGroup", Operation.READ, Resource.GROUP)
 
 SEVERAL_SINCE_VERSION = 3
 
@@ -28,6 +33,8 @@ SEVERAL_SINCE_VERSION = 3
 def handle(
     broker: CoordinatorBroker, context: RequestContext, request: Request
 ) -> Reply | AllLeft | Awaitable[AllLeft]:
+    if not may(broker, context, READ_GROUP, request.group_id):
+        return AllLeft(READ_GROUP.error)
     if not request.group_id:
         return AllLeft(ErrorCode.invalid_group_id)
     if context.version < SEVERAL_SINCE_VERSION:

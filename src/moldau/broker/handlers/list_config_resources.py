@@ -8,15 +8,22 @@ from __future__ import annotations
 
 from moldau.base.errors import ErrorCode
 from moldau.broker.answers.configs import ConfigResource, ListConfigResourcesResponse
+from moldau.broker.guard import may
 from moldau.broker.interface import ClusterView, Request, RequestContext
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.records import ResourceType
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 API_KEY = 74
 VERSIONS = (0, 1)
 
+DESCRIBE_CONFIGS = right("ListConfigResources", Operation.DESCRIBE_CONFIGS, Resource.CLUSTER)
+
 
 def handle(broker: ClusterView, context: RequestContext, request: Request) -> ListConfigResourcesResponse:
+    if not may(broker, context, DESCRIBE_CONFIGS):
+        return ListConfigResourcesResponse(DESCRIBE_CONFIGS.error)
     known = tuple(type_ for type_ in ResourceType if type_.is_configuration)
     if context.version == 0:
         asked: tuple[int, ...] = (ResourceType.CLIENT_METRICS,)

@@ -15,11 +15,17 @@ from __future__ import annotations
 
 from moldau.base.errors import ErrorCode
 from moldau.broker.answers.groups import ListGroupsResponse
+from moldau.broker.guard import may_quietly
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.coordinator.group.messages import Listed
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 API_KEY = 16
 VERSIONS = (0, 5)
+
+DESCRIBE_CLUSTER = right("ListGroups", Operation.DESCRIBE, Resource.CLUSTER)
+DESCRIBE_GROUP = right("ListGroups", Operation.DESCRIBE, Resource.GROUP)
 
 
 async def handle(broker: CoordinatorBroker, context: RequestContext, request: Request) -> ListGroupsResponse:
@@ -42,4 +48,11 @@ async def handle(broker: CoordinatorBroker, context: RequestContext, request: Re
         if (not states or group.group_state.lower() in states)
         and (not types or group.group_type.lower() in types)
     )
-    return ListGroupsResponse(ErrorCode.none, tuple(wanted))
+    if may_quietly(broker, context, DESCRIBE_CLUSTER):
+        return ListGroupsResponse(ErrorCode.none, tuple(wanted))
+    shown = []
+    for group in wanted:
+        await context.breathe()
+        if may_quietly(broker, context, DESCRIBE_GROUP, group.group_id):
+            shown.append(group)
+    return ListGroupsResponse(ErrorCode.none, tuple(shown))

@@ -25,13 +25,18 @@ import logging
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.broker.answers.common import TopicResult
 from moldau.broker.answers.logs import ListOffsetsResponse, PartitionOffset
+from moldau.broker.guard import may
 from moldau.broker.interface import DataBroker, Request, RequestContext
 from moldau.replication.partition import NO_EPOCH, Partition
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 logger = logging.getLogger(__name__)
 
 API_KEY = 2
 VERSIONS = (1, 11)
+
+DESCRIBE_TOPIC = right("ListOffsets", Operation.DESCRIBE, Resource.TOPIC)
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
@@ -46,10 +51,15 @@ async def handle(broker: DataBroker, context: RequestContext, request: Request) 
     """An answer for each partition asked for; one that is asked for twice gets none but INVALID_REQUEST."""
     topics: dict[str, dict[int, PartitionOffset]] = {}
     for topic in request.topics:
+        await context.breathe()
+        is_allowed = may(broker, context, DESCRIBE_TOPIC, topic.name)
         for wanted in topic.partitions:
             await context.breathe()
             index = wanted.partition_index
             answers = topics.setdefault(topic.name, {})
+            if not is_allowed:
+                answers[index] = PartitionOffset(index, DESCRIBE_TOPIC.error)
+                continue
             if index in answers:
                 answers[index] = PartitionOffset(index, ErrorCode.invalid_request)
                 continue

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from moldau.broker.answers.common import TopicResult
 from moldau.broker.answers.topics import ListPartitionReassignmentsResponse, OngoingPartitionReassignment
+from moldau.broker.guard import may
 from moldau.broker.interface import AdminBroker, Request, RequestContext
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 API_KEY = 46
 VERSIONS = (0, 0)
+
+DESCRIBE_CLUSTER = right("ListPartitionReassignments", Operation.DESCRIBE, Resource.CLUSTER)
 
 
 def is_forwarded(_request: Request) -> bool:
@@ -21,6 +26,8 @@ def is_forwarded(_request: Request) -> bool:
 def handle(
     broker: AdminBroker, context: RequestContext, request: Request
 ) -> ListPartitionReassignmentsResponse:
+    if not may(broker, context, DESCRIBE_CLUSTER):
+        return ListPartitionReassignmentsResponse(error_code=DESCRIBE_CLUSTER.error)
     wanted = None
     if request.topics is not None:
         wanted = {topic.name: tuple(topic.partition_indexes) for topic in request.topics}

@@ -13,13 +13,18 @@ from typing import NamedTuple
 
 from moldau.base.errors import ErrorCode
 from moldau.broker.answers.transactions import ListedTransaction, ListTransactionsResponse
+from moldau.broker.guard import may_quietly
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.broker.paced import ELEMENTS_PER_PAUSE
 from moldau.coordinator.expressions import BadExpression, Expression, expression
 from moldau.coordinator.transaction.transaction import LABELS, State, Transaction
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 API_KEY = 66
 VERSIONS = (0, 2)
+
+DESCRIBE_ID = right("ListTransactions", Operation.DESCRIBE, Resource.TRANSACTIONAL_ID)
 
 NO_DURATION = -1
 
@@ -43,7 +48,9 @@ async def handle(
                 wanted.pattern is not None or number % ELEMENTS_PER_PAUSE == 0
             ):  # one match may take milliseconds
                 await context.breathe()
-            if wanted.fits(transactional_id, transaction):
+            if wanted.fits(transactional_id, transaction) and may_quietly(
+                broker, context, DESCRIBE_ID, transactional_id
+            ):
                 listed.append(
                     ListedTransaction(transactional_id, transaction.producer_id, transaction.state.label)
                 )

@@ -34,12 +34,15 @@ from moldau.base.limits import METADATA_KEPT_TOPICS_MAX
 from moldau.broker.advertised import endpoint_of
 from moldau.broker.answers.common import OPERATIONS_UNASKED
 from moldau.broker.answers.metadata import MetadataResponse, MetadataResponseBroker, TopicShown
+from moldau.broker.guard import may, may_quietly, operations
 from moldau.broker.interface import AdminBroker, Request, RequestContext
 from moldau.broker.kept_answers import Packed, in_larger_pieces
-from moldau.broker.topic_view import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, Viewer, controller_shown
+from moldau.broker.topic_view import Viewer, controller_shown
 from moldau.controller.names import invalid_topic_name
 from moldau.controller.topics import NewTopic
 from moldau.runtime.line import Slices, in_line
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 from moldau.wire.codec import encoding
 from moldau.wire.error_codes import sliced_counter_of_errors
 
@@ -49,6 +52,11 @@ Answer = MetadataResponse | Packed
 
 API_KEY = 3
 VERSIONS = (0, 13)
+
+DESCRIBE_TOPIC = right("Metadata", Operation.DESCRIBE, Resource.TOPIC)
+CREATE_ANY = right("Metadata", Operation.CREATE, Resource.CLUSTER)
+CREATE_TOPIC = right("Metadata", Operation.CREATE, Resource.TOPIC)
+DESCRIBE_CLUSTER = right("Metadata", Operation.DESCRIBE, Resource.CLUSTER)
 
 BY_ID_SINCE_VERSION = 12
 LISTENER_NOT_FOUND_SINCE_VERSION = 6
@@ -74,14 +82,23 @@ def _answer_or_create(
     broker: AdminBroker, context: RequestContext, request: Request
 ) -> Slices[Answer | Awaitable[MetadataResponse]]:
     missing: dict[str, None] = {}
+    refused: dict[str, ErrorCode] = {}
     for asked in request.topics:
         name = asked.name
         if _id(asked) is None and name is not None and name not in broker.image.topics:
-            if invalid_topic_name(name) is None:
+            if not may_quietly(broker, context, DESCRIBE_TOPIC, name):
+                pass  # the answer says so
+            elif not may_quietly(broker, context, CREATE_ANY) and not may(
+                broker, context, CREATE_TOPIC, name
+            ):
+                refused[name] = CREATE_TOPIC.error
+            elif invalid_topic_name(name) is None:
                 missing[name] = None
             yield
     if missing:
-        return _create_then_answer(broker, context, request, list(missing))
+        return _create_then_answer(broker, context, request, list(missing), refused)
+    if refused:
+        return (yield from _answer_for(broker, context, request, refused))
     return (yield from _answer_named(broker, context, request))
 
 
@@ -105,7 +122,15 @@ def _kept_or_made(
     image, kept = broker.image, broker.kept_answers
     version = image.version
     head = _answer(broker, context, request, [])
-    shape: Hashable = (context.version, context.listener_name, _operations(request), head, named)
+    shape: tuple[Hashable, ...] = (
+        context.version,
+        context.listener_name,
+        _wants_operations(request),
+        head,
+        named,
+    )
+    if (guard := broker.guard) is not None:
+        shape = (shape, context.principal, context.client_host, guard.version)
     while True:
         answer = kept.get(image.version, shape)
         if answer is not None:
@@ -121,7 +146,7 @@ def _kept_or_made(
     yield from sliced_counter_of_errors(API_KEY, context.version)(response, errors)
     pieces = yield from encoding(API_KEY, context.version, response)
     answer = Packed((yield from in_larger_pieces(pieces)), errors)
-    if image.version == version:
+    if image.version == version and (guard is None or shape[-1] == guard.version):
         kept.put(version, shape, answer, _memory_of(head, named))
     return answer
 
@@ -134,10 +159,14 @@ def _memory_of(head: MetadataResponse, named: tuple[tuple[str | None, UUID | Non
 def _answer_for_all(
     broker: AdminBroker, context: RequestContext, request: Request
 ) -> Slices[MetadataResponse]:
-    viewer, operations = _viewer(broker, context), _operations(request)
+    viewer = _viewer(broker, context)
     topics = []
     for topic in list(broker.image.topics.values()):
-        topics.append((yield from viewer.showing(topic, operations)))
+        if may_quietly(broker, context, DESCRIBE_TOPIC, topic.name):
+            may_do = _operations(broker, context, request, topic.name)
+            topics.append((yield from viewer.showing(topic, may_do)))
+        else:
+            yield
     return _answer(broker, context, request, topics)
 
 
@@ -150,7 +179,11 @@ def _id(asked: Request) -> UUID | None:
 
 
 async def _create_then_answer(
-    broker: AdminBroker, context: RequestContext, request: Request, names: list[str]
+    broker: AdminBroker,
+    context: RequestContext,
+    request: Request,
+    names: list[str],
+    refused: dict[str, ErrorCode],
 ) -> MetadataResponse:
     try:
         outcomes = await broker.channel.create_topics([NewTopic(name) for name in names])
@@ -158,7 +191,7 @@ async def _create_then_answer(
     except KafkaError as error:  # nobody is the controller now: the client asks again
         log.info("cannot create %s: %s", ", ".join(names), error)
         created = dict.fromkeys(names, ErrorCode.leader_not_available)
-    return await in_line(context, _answer_for(broker, context, request, created))
+    return await in_line(context, _answer_for(broker, context, request, created | refused))
 
 
 def _answer_for(
@@ -171,7 +204,7 @@ def _answer_for(
         topic_id = _id(asked)
         key = asked.name if topic_id is None else topic_id
         if key not in topics:
-            topics[key] = yield from _one(broker, viewer, request, asked.name, topic_id, created)
+            topics[key] = yield from _one(broker, context, viewer, request, asked.name, topic_id, created)
         yield
     return _answer(broker, context, request, list(topics.values()))
 
@@ -185,6 +218,7 @@ def _viewer(broker: AdminBroker, context: RequestContext) -> Viewer:
 
 def _one(
     broker: AdminBroker,
+    context: RequestContext,
     viewer: Viewer,
     request: Request,
     name: str | None,
@@ -196,27 +230,40 @@ def _one(
         topic = image.topic_by_id.get(topic_id)
         if topic is None:
             return _missing(ErrorCode.unknown_topic_id, None, topic_id, OPERATIONS_UNASKED)
-        return (yield from viewer.showing(topic, _operations(request)))
+        if not may(broker, context, DESCRIBE_TOPIC, topic.name):  # ids are no secret
+            return TopicShown(DESCRIBE_TOPIC.error, None, topic_id, False)
+        return (yield from viewer.showing(topic, _operations(broker, context, request, topic.name)))
     if name is None:
         return _missing(ErrorCode.invalid_request, None, None, OPERATIONS_UNASKED)
+    if not may(broker, context, DESCRIBE_TOPIC, name):  # not even whether it is there
+        return TopicShown(DESCRIBE_TOPIC.error, name, None, False)
     topic = image.topics.get(name)
     if topic is not None:
-        return (yield from viewer.showing(topic, _operations(request)))
+        return (yield from viewer.showing(topic, _operations(broker, context, request, name)))
     error = ErrorCode.unknown_topic_or_partition
+    if created.get(name) is CREATE_TOPIC.error:
+        return _missing(CREATE_TOPIC.error, name, None, OPERATIONS_UNASKED)
     if invalid_topic_name(name) is not None:
         error = ErrorCode.invalid_topic_exception
     elif created.get(name) in _TOLD:
         error = created[name]
-    return _missing(error, name, None, _operations(request))
+    return _missing(error, name, None, _operations(broker, context, request, name))
 
 
-def _operations(request: Request) -> int:
-    asked = getattr(request, "include_topic_authorized_operations", False)
-    return TOPIC_OPERATIONS if asked else OPERATIONS_UNASKED
+def _wants_operations(request: Request) -> bool:
+    return getattr(request, "include_topic_authorized_operations", False)
 
 
-def _missing(error: ErrorCode, name: str | None, topic_id: UUID | None, operations: int) -> TopicShown:
-    return TopicShown(error, name, topic_id, name in INTERNAL_TOPICS, topic_authorized_operations=operations)
+def _operations(broker: AdminBroker, context: RequestContext, request: Request, name: str) -> int:
+    return (
+        operations(broker, context, Resource.TOPIC, name)
+        if _wants_operations(request)
+        else OPERATIONS_UNASKED
+    )
+
+
+def _missing(error: ErrorCode, name: str | None, topic_id: UUID | None, may_do: int) -> TopicShown:
+    return TopicShown(error, name, topic_id, name in INTERNAL_TOPICS, topic_authorized_operations=may_do)
 
 
 def _refused(request: Request) -> MetadataResponse:
@@ -237,11 +284,14 @@ def _answer(
         for info in image.brokers.values()
         if (endpoint := endpoint_of(broker, context, info)) is not None
     ]
-    wants_operations = getattr(request, "include_cluster_authorized_operations", False)
+    may_do = OPERATIONS_UNASKED
+    if getattr(request, "include_cluster_authorized_operations", False):
+        is_told = may(broker, context, DESCRIBE_CLUSTER)
+        may_do = operations(broker, context, Resource.CLUSTER) if is_told else 0
     return MetadataResponse(
         topics=tuple(topics),
         brokers=tuple(brokers),
         cluster_id=image.cluster_id,
         controller_id=controller_shown(broker),
-        cluster_authorized_operations=CLUSTER_OPERATIONS if wants_operations else OPERATIONS_UNASKED,
+        cluster_authorized_operations=may_do,
     )

@@ -21,16 +21,22 @@ from moldau.base.errors import ErrorCode
 from moldau.base.limits import COORDINATOR_ELEMENTS_PER_STEP
 from moldau.broker.answers.common import PartitionError
 from moldau.broker.answers.groups import OffsetCommitResponse, OffsetCommitResponseTopic
+from moldau.broker.guard import may
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.broker.paced import ELEMENTS_PER_PAUSE, in_steps
 from moldau.coordinator.group.messages import Commit, OffsetToCommit
 from moldau.coordinator.reply import Reply
 from moldau.metadata.image import ClusterImage, Topic
 from moldau.runtime.line import Slices
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 from moldau.wire.times import milliseconds
 
 API_KEY = 8
 VERSIONS = (2, 10)
+
+READ_GROUP = right("OffsetCommit", Operation.READ, Resource.GROUP)
+READ_TOPIC = right("OffsetCommit", Operation.READ, Resource.TOPIC)
 
 MISSING_GROUP_SINCE_VERSION = 9
 BY_ID_SINCE_VERSION = 10
@@ -47,18 +53,20 @@ def handle(
 ) -> Slices[Reply | OffsetCommitResponse | Awaitable[OffsetCommitResponse]]:
     refused: Refused = {}
     accepted: Accepted = []
+    is_allowed = may(broker, context, READ_GROUP, request.group_id)
     for asked in request.topics:
+        yield
         topic = find_topic(broker.image, context.version, asked)
         answer = _topic(asked)
+        why_not = _why_not(broker, context, asked, topic) if is_allowed else READ_GROUP.error
         for number, partition in enumerate(asked.partitions):
             if number % ELEMENTS_PER_PAUSE == 0:
                 yield
             index = partition.partition_index
-            if topic is not None and 0 <= index < len(topic.partitions):
+            if not why_not and topic is not None and 0 <= index < len(topic.partitions):
                 accepted.append((answer, _offset(topic, partition)))
             else:
-                by_id = topic is None and context.version >= BY_ID_SINCE_VERSION
-                missing = ErrorCode.unknown_topic_id if by_id else ErrorCode.unknown_topic_or_partition
+                missing = why_not or ErrorCode.unknown_topic_or_partition
                 shown = refused.setdefault((answer.name, answer.topic_id), _topic(asked))
                 shown.partitions.append(PartitionError(index, missing))
     if not accepted:
@@ -68,6 +76,18 @@ def handle(
         return _in_steps(broker, context, request, refused, accepted, offsets)
     reply = _write(broker, _commit(context.version, request, offsets))
     return reply.map(lambda errors: _response(refused, accepted, errors))
+
+
+def _why_not(
+    broker: CoordinatorBroker, context: RequestContext, asked: Request, topic: Topic | None
+) -> ErrorCode:
+    """Why no offset of a topic is taken, whatever its partition."""
+    by_id = context.version >= BY_ID_SINCE_VERSION
+    if topic is None and by_id:
+        return ErrorCode.unknown_topic_id
+    if not may(broker, context, READ_TOPIC, asked.name if topic is None else topic.name):
+        return READ_TOPIC.error
+    return ErrorCode.none
 
 
 async def _in_steps(

@@ -10,28 +10,38 @@ from collections.abc import Sequence
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.broker.answers.common import PartitionError, TopicResult
 from moldau.broker.answers.groups import OffsetDeleteResponse
+from moldau.broker.guard import may
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.broker.paced import ELEMENTS_PER_PAUSE, in_steps
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 API_KEY = 47
 VERSIONS = (0, 0)
+
+DELETE_GROUP = right("OffsetDelete", Operation.DELETE, Resource.GROUP)
+READ_TOPIC = right("OffsetDelete", Operation.READ, Resource.TOPIC)
 
 
 async def handle(
     broker: CoordinatorBroker, context: RequestContext, request: Request
 ) -> OffsetDeleteResponse:
+    if not may(broker, context, DELETE_GROUP, request.group_id):
+        return OffsetDeleteResponse(DELETE_GROUP.error)
     if not request.group_id:
         return OffsetDeleteResponse(ErrorCode.invalid_group_id)
     errors: dict[tuple[str, int], ErrorCode] = {}
     for topic in request.topics:
+        await context.breathe()
+        is_allowed = may(broker, context, READ_TOPIC, topic.name)
         known = broker.image.topics.get(topic.name)
         for number, partition in enumerate(topic.partitions):
             if number % ELEMENTS_PER_PAUSE == 0:
                 await context.breathe()
             index = partition.partition_index
             is_there = known is not None and 0 <= index < len(known.partitions)
-            missing = ErrorCode.unknown_topic_or_partition
-            errors[topic.name, index] = ErrorCode.none if is_there else missing
+            missing = ErrorCode.unknown_topic_or_partition if is_allowed else READ_TOPIC.error
+            errors[topic.name, index] = ErrorCode.none if is_there and is_allowed else missing
     wanted = [place for place, error in errors.items() if not error]
 
     async def step(some: Sequence[tuple[str, int]]) -> list[ErrorCode]:

@@ -29,16 +29,22 @@ from moldau.broker.answers.groups import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
+from moldau.broker.guard import may, may_quietly
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.broker.paced import awaited, in_steps, paced
 from moldau.coordinator.group.messages import NO_OFFSET, Fetched, PartitionWanted
 from moldau.metadata.image import ClusterImage
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 if TYPE_CHECKING:
     from moldau.coordinator.group.shard import GroupShard
 
 API_KEY = 9
 VERSIONS = (1, 10)
+
+DESCRIBE_GROUP = right("OffsetFetch", Operation.DESCRIBE, Resource.GROUP)
+DESCRIBE_TOPIC = right("OffsetFetch", Operation.DESCRIBE, Resource.TOPIC)
 
 NO_EPOCH = -1
 SEVERAL_SINCE_VERSION = 8
@@ -60,22 +66,39 @@ async def _fetch(
     broker: CoordinatorBroker, context: RequestContext, request: Request, group: Request
 ) -> OffsetFetchResponseGroup:
     version = context.version
+    is_allowed = may(broker, context, DESCRIBE_GROUP, group.group_id)
     asked = None
     if group.topics is not None:
-        asked = await awaited(context, lambda topic: _asked(broker.image, context, topic), group.topics)
+        asked = await awaited(
+            context, lambda topic: _asked(broker, context, topic, is_described=is_allowed), group.topics
+        )
     wanted = None if asked is None else [one for topic in asked for one in topic.wanted]
     error, found = ErrorCode.none, list[Fetched]()
     try:
+        if not is_allowed:
+            raise KafkaError(DESCRIBE_GROUP.error)
         found = await _look(broker, context, request, group, wanted)
     except KafkaError as refusal:
         error = refusal.code
         in_partitions = version < GROUP_ERROR_SINCE_VERSION and wanted is not None
         found = [Fetched(one.topic, one.partition, error=error) for one in wanted or () if in_partitions]
         asked = asked if in_partitions else []
+    if asked is None:
+        found = await _described(broker, context, found)
     topics = _all(broker.image, version, found) if asked is None else _each(asked, found)
     return OffsetFetchResponseGroup(
         group.group_id, tuple(await awaited(context, lambda rows: _topic(context, *rows), topics)), error
     )
+
+
+async def _described(
+    broker: CoordinatorBroker, context: RequestContext, found: Sequence[Fetched]
+) -> list[Fetched]:
+    """Without the topics that nobody shows to this client."""
+    names = list(dict.fromkeys(one.topic for one in found))
+    shown = await paced(context, lambda name: may_quietly(broker, context, DESCRIBE_TOPIC, name), names)
+    kept = {name for name, is_shown in zip(names, shown, strict=True) if is_shown}
+    return [one for one in found if one.topic in kept]
 
 
 async def _look(
@@ -123,18 +146,26 @@ Rows = tuple[str, UUID | None, Sequence[Fetched]]
 
 
 class Asked(NamedTuple):
-    """One topic of the request, and what the coordinator is asked for; a topic with an unknown id has nothing."""
+    """One topic of the request, and what the coordinator is asked for; a topic with an unknown id has nothing, nor has
+    one that the client may not see."""
 
     name: str
     topic_id: UUID | None
     indexes: Sequence[int]
     wanted: Sequence[PartitionWanted]
+    error: ErrorCode = ErrorCode.unknown_topic_id
 
 
-async def _asked(image: ClusterImage, context: RequestContext, topic: Request) -> Asked:
+async def _asked(
+    broker: CoordinatorBroker, context: RequestContext, topic: Request, *, is_described: bool
+) -> Asked:
+    image = broker.image
     by_id = context.version >= BY_ID_SINCE_VERSION
     known = image.topic_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
     indexes = topic.partition_indexes
+    asked_name = topic.name if not by_id else None if known is None else known.name
+    if is_described and asked_name is not None and not may(broker, context, DESCRIBE_TOPIC, asked_name):
+        return Asked(asked_name, topic.topic_id if by_id else None, indexes, (), DESCRIBE_TOPIC.error)
     if known is not None:
         name, topic_id = known.name, known.topic_id
         wanted = await paced(context, lambda index: PartitionWanted(name, index, topic_id), indexes)
@@ -153,7 +184,7 @@ def _each(asked: Sequence[Asked], found: Sequence[Fetched]) -> Iterator[Rows]:
         rows: Sequence[Fetched] = found[position : position + len(topic.wanted)]
         position += len(topic.wanted)
         if not topic.wanted:
-            rows = [Fetched("", index, error=ErrorCode.unknown_topic_id) for index in topic.indexes]
+            rows = [Fetched("", index, error=topic.error) for index in topic.indexes]
         yield topic.name, topic.topic_id, rows
 
 

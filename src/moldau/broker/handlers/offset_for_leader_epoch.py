@@ -17,12 +17,18 @@ from moldau.broker.answers.logs import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+from moldau.broker.guard import may, may_quietly
 from moldau.broker.interface import DataBroker, Request, RequestContext
 from moldau.broker.paced import in_slices
 from moldau.runtime.line import Slices
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 API_KEY = 23
 VERSIONS = (2, 4)
+
+FOLLOW = right("OffsetForLeaderEpoch", Operation.CLUSTER_ACTION, Resource.CLUSTER)
+DESCRIBE_TOPIC = right("OffsetForLeaderEpoch", Operation.DESCRIBE, Resource.TOPIC)
 
 NO_EPOCH = -1
 
@@ -31,11 +37,21 @@ def handle(
     broker: DataBroker, context: RequestContext, request: Request
 ) -> Slices[OffsetForLeaderEpochResponse]:
     topics = []
+    asks = broker.guard is not None and not may_quietly(broker, context, FOLLOW)
     for topic in request.topics:
+        if asks and not may(broker, context, DESCRIBE_TOPIC, topic.topic):
+            denied = yield from in_slices(_denied, topic.partitions)
+            topics.append(OffsetForLeaderTopicResult(topic.topic, tuple(denied)))
+            yield
+            continue
         found = yield from in_slices(partial(_find, broker, topic.topic), topic.partitions)
         topics.append(OffsetForLeaderTopicResult(topic.topic, tuple(found)))
         yield
     return OffsetForLeaderEpochResponse(tuple(topics))
+
+
+def _denied(wanted: Request) -> EpochEndOffset:
+    return EpochEndOffset(wanted.partition, DESCRIBE_TOPIC.error)
 
 
 def _find(broker: DataBroker, topic: str, wanted: Request) -> EpochEndOffset:

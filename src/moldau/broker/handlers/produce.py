@@ -41,6 +41,7 @@ from moldau.broker.producing import (
     ACKS_ALL,
     ACKS_LEADER,
     ACKS_NONE,
+    WRITE_TOPIC,
     ZSTD_SINCE_VERSION,
     Produce,
     packed_refusals,
@@ -118,9 +119,12 @@ def serve(
         return None
     transactional_id, acks, timeout_ms, topics = parsed
     produce = Produce(broker, connection, frame, version, correlation_id, acks, timeout_ms, transactional_id)
-    if lone is None:
+    guard = broker.guard
+    if lone is None or guard is not None:
         produce.refusal = whole(refusal_as_a_whole(frame, topics, transactional_id))
         topics = _last_of_each(topics)
+    if guard is not None:
+        topics = whole(produce.asking(guard, topics))
     if produce.refusal is None and (partitions := whole(produce.must_wait_for(topics))):
         produce.answer_in_turn(topics, partitions)
         return None
@@ -143,6 +147,8 @@ def _serve_in_line(
     produce.slot = slot
     produce.refusal = yield from refusal_as_a_whole(frame, topics, transactional_id)
     topics = _last_of_each(topics)
+    if broker.guard is not None:
+        topics = yield from produce.asking(broker.guard, topics)
     if produce.refusal is None and (partitions := (yield from produce.must_wait_for(topics))):
         produce.answer_in_turn(topics, partitions)
         return
@@ -174,6 +180,10 @@ def _append_lone(
     if (acks != ACKS_ALL and acks != ACKS_LEADER) or not partition.is_open:
         return _NOT_APPENDED
     if not partition.log.is_straight or partition.turns:
+        return _NOT_APPENDED
+    if (guard := broker.guard) is not None and not guard.allows_quietly(
+        connection, WRITE_TOPIC, partition.topic_partition.topic
+    ):
         return _NOT_APPENDED
     try:
         error, base_offset, last_offset, append_time_ms, log_start_offset, message, _, is_duplicate, _ = (

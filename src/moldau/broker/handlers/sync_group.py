@@ -13,17 +13,26 @@ Answers wait for the leader's, and for its record to be committed.
 from __future__ import annotations
 
 from moldau.base.errors import ErrorCode
+from moldau.broker.guard import may
 from moldau.broker.interface import CoordinatorBroker, Request, RequestContext
 from moldau.coordinator.group.messages import Sync, Synced
 from moldau.coordinator.reply import Reply
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 API_KEY = 14
 VERSIONS = (0, 5)
+
+READ_GROUP = right("SyncGroup", Operation.READ, Resource.GROUP)
 
 PROTOCOL_SINCE_VERSION = 5
 
 
 def handle(broker: CoordinatorBroker, context: RequestContext, request: Request) -> Reply | Synced:
+    if context.version >= PROTOCOL_SINCE_VERSION and None in (request.protocol_type, request.protocol_name):
+        return Synced(ErrorCode.inconsistent_group_protocol)
+    if not may(broker, context, READ_GROUP, request.group_id):
+        return Synced(READ_GROUP.error)
     if not request.group_id:
         return Synced(ErrorCode.invalid_group_id)
     sync = Sync(
@@ -35,8 +44,6 @@ def handle(broker: CoordinatorBroker, context: RequestContext, request: Request)
         protocol=getattr(request, "protocol_name", None),
         assignments=tuple((one.member_id, one.assignment) for one in request.assignments),
     )
-    if context.version >= PROTOCOL_SINCE_VERSION and None in (sync.protocol_type, sync.protocol):
-        return Synced(ErrorCode.inconsistent_group_protocol)
     return broker.coordinators.groups.write(
         sync.group_id, lambda shard, moment, reply: shard.sync(sync, reply, moment), Synced
     )

@@ -21,6 +21,7 @@ from moldau.base.ids import TopicPartition
 from moldau.base.internal_topics import CONSUMER_OFFSETS
 from moldau.broker.answers.common import PartitionError, TopicResult
 from moldau.broker.answers.transactions import TxnOffsetCommitResponse
+from moldau.broker.guard import may
 from moldau.broker.interface import Request, RequestContext, TransactionBroker
 from moldau.broker.paced import ELEMENTS_PER_PAUSE, in_steps
 from moldau.broker.verification import verify
@@ -29,9 +30,15 @@ from moldau.coordinator.shard import Producer
 from moldau.coordinator.transaction.messages import Add
 from moldau.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
 from moldau.log.producers import Verification
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 API_KEY = 28
 VERSIONS = (0, 5)
+
+WRITE_ID = right("TxnOffsetCommit", Operation.WRITE, Resource.TRANSACTIONAL_ID)
+READ_GROUP = right("TxnOffsetCommit", Operation.READ, Resource.GROUP)
+READ_TOPIC = right("TxnOffsetCommit", Operation.READ, Resource.TOPIC)
 
 LOADING_SINCE_VERSION = 2
 ABORTABLE_SINCE_VERSION = 4
@@ -46,29 +53,44 @@ async def handle(
 ) -> TxnOffsetCommitResponse:
     accepted: list[OffsetToCommit] = []
     errors: dict[str, dict[int, ErrorCode]] = {}
+    denial = _denial(broker, context, request)
     for asked in request.topics:
+        await context.breathe()
+        error = denial or _denial_of_topic(broker, context, asked.name)
         topic = broker.image.topics.get(asked.name)
         for number, partition in enumerate(asked.partitions):
             if number % ELEMENTS_PER_PAUSE == 0:
                 await context.breathe()
             index = partition.partition_index
-            if topic is not None and 0 <= index < len(topic.partitions):
+            if not error and topic is not None and 0 <= index < len(topic.partitions):
                 accepted.append(_offset(asked.name, topic.topic_id, partition))
             else:
-                errors.setdefault(asked.name, {})[index] = ErrorCode.unknown_topic_or_partition
+                errors.setdefault(asked.name, {})[index] = error or ErrorCode.unknown_topic_or_partition
     if accepted:
         outcomes = await _commit(broker, context, request, accepted)
-        for offset, error in zip(accepted, outcomes, strict=True):
+        for offset, outcome in zip(accepted, outcomes, strict=True):
             await context.breathe()
-            if error is ErrorCode.coordinator_load_in_progress and context.version < LOADING_SINCE_VERSION:
-                error = ErrorCode.coordinator_not_available  # which clients of that time can handle
-            errors.setdefault(offset.topic, {})[offset.partition] = error
+            if outcome is ErrorCode.coordinator_load_in_progress and context.version < LOADING_SINCE_VERSION:
+                outcome = ErrorCode.coordinator_not_available  # which clients of that time can handle
+            errors.setdefault(offset.topic, {})[offset.partition] = outcome
     return TxnOffsetCommitResponse(
         tuple(
             TopicResult(name, tuple(PartitionError(*outcome) for outcome in partitions.items()))
             for name, partitions in errors.items()
         )
     )
+
+
+def _denial(broker: TransactionBroker, context: RequestContext, request: Request) -> ErrorCode:
+    if not may(broker, context, WRITE_ID, request.transactional_id):
+        return WRITE_ID.error
+    if not may(broker, context, READ_GROUP, request.group_id):
+        return READ_GROUP.error
+    return ErrorCode.none
+
+
+def _denial_of_topic(broker: TransactionBroker, context: RequestContext, name: str) -> ErrorCode:
+    return ErrorCode.none if may(broker, context, READ_TOPIC, name) else READ_TOPIC.error
 
 
 def _offset(topic: str, topic_id: UUID, partition: Request) -> OffsetToCommit:

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from moldau.base.errors import KafkaError
 from moldau.broker.answers.cluster import UnregisterBrokerResponse
+from moldau.broker.guard import may
 from moldau.broker.interface import AdminBroker, Request, RequestContext
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 API_KEY = 64
 VERSIONS = (0, 0)
+
+ALTER_CLUSTER = right("UnregisterBroker", Operation.ALTER, Resource.CLUSTER)
 
 
 def is_forwarded(_request: Request) -> bool:
@@ -19,6 +24,8 @@ def is_forwarded(_request: Request) -> bool:
 
 
 async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> UnregisterBrokerResponse:
+    if not may(broker, context, ALTER_CLUSTER):
+        return UnregisterBrokerResponse(ALTER_CLUSTER.error)
     try:
         await broker.controller.unregister_broker(request.broker_id)
     except KafkaError as error:

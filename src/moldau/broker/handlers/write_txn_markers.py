@@ -16,14 +16,20 @@ from collections.abc import Iterator
 from moldau.base.ids import TopicPartition
 from moldau.broker.answers.common import PartitionError, TopicResult
 from moldau.broker.answers.transactions import WritableTxnMarkerResult, WriteTxnMarkersResponse
+from moldau.broker.guard import may, may_quietly
 from moldau.broker.interface import Request, RequestContext, TransactionBroker
 from moldau.broker.markers import Wanted, write_markers
 from moldau.broker.paced import ELEMENTS_PER_PAUSE
 from moldau.coordinator.shard import Producer
 from moldau.log.transactions import Marker
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 API_KEY = 27
 VERSIONS = (1, 2)
+
+ALTER_CLUSTER = right("WriteTxnMarkers", Operation.ALTER, Resource.CLUSTER)
+BETWEEN_BROKERS = right("WriteTxnMarkers", Operation.CLUSTER_ACTION, Resource.CLUSTER)
 
 
 async def handle(
@@ -35,7 +41,10 @@ async def handle(
             wanted[one] = None
             if number % ELEMENTS_PER_PAUSE == 0:
                 await context.breathe()
-    errors = await write_markers(broker, list(wanted), context)
+    if may_quietly(broker, context, ALTER_CLUSTER) or may(broker, context, BETWEEN_BROKERS):
+        errors = await write_markers(broker, list(wanted), context)
+    else:
+        errors = [BETWEEN_BROKERS.error] * len(wanted)
     producers: dict[int, dict[str, dict[int, PartitionError]]] = {}
     for number, (one, error) in enumerate(zip(wanted, errors, strict=True)):
         if number % ELEMENTS_PER_PAUSE == 0:

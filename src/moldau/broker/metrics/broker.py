@@ -55,6 +55,8 @@ class BrokerMetrics:
         yield from counter_samples(broker.metrics)
         yield from topic_samples(broker.replicas.traffic, list(broker.partitions.values()))
         yield from standing_samples(broker)
+        denials = 0 if broker.guard is None else broker.guard.denials
+        yield plain("moldau_authorization_denials_total", denials)
         yield plain("moldau_connections", broker.connection_count)
         ends = [(labelled(listener=name), one.not_after_s) for name, one in broker.tls.certificates.items()]
         yield Sample("moldau_tls_certificate_expiry_timestamp_seconds", tuple(ends))

@@ -47,6 +47,10 @@ SECTIONS: Final[dict[str, tuple[Family, ...]]] = {
         ),
         _counter("moldau_malformed_requests_total", "Requests that could not be read."),
         _counter("moldau_unsupported_requests_total", "Requests of an API or version not served."),
+        _counter(
+            "moldau_authorization_denials_total",
+            "What was asked for and denied by the ACLs; a request for many topics may be denied many times.",
+        ),
     ),
     "Connections": (
         _gauge("moldau_connections", "Connections open now."),

@@ -5,6 +5,7 @@ Answers have the attribute names of kio's newest response classes, so that a han
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 from uuid import UUID
 
@@ -16,6 +17,10 @@ NO_OFFSET = -1
 NO_EPOCH = -1
 Protocols = tuple[tuple[str, bytes], ...]
 """Name and metadata of the assignors that a member knows, the one it likes best first."""
+
+
+Sees = Callable[[str], bool]
+"""Which topics a client may know of."""
 
 
 class Join(NamedTuple):
@@ -32,6 +37,7 @@ class Join(NamedTuple):
     """A new member is told its id first, and joins with it (KIP-394): since version 4."""
     can_skip_assignment: bool = True
     """A leader can be told that there is nothing to assign (KIP-814): since version 9."""
+    sees: Sees | None = None
 
 
 class JoinedMember(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from moldau.base.ids import TopicPartition
+from moldau.broker.guard import Guard
 from moldau.broker.kept_answers import KeptAnswers, Packed
 from moldau.config.broker import BrokerConfig
 from moldau.controller.brokers import Registration
@@ -46,6 +47,7 @@ class AdminBroker:
         self.active_controller = self.controller
         self.channel = self
         self.kept_answers = KeptAnswers()
+        self.guard: Guard | None = None
 
     async def create_topics(self, topics: Any) -> list[tuple[Any, str | None]]:
         """As the channel to the controller does it."""
@@ -110,6 +112,7 @@ class AdminBroker:
         version: int,
         listener_name: str = "PLAINTEXT",
         local_address: tuple[str, int] = ("10.0.0.5", 9092),
+        principal: str = "User:ANONYMOUS",
         **fields: Any,
     ) -> Any:
         """The answer as a client of that version reads it."""
@@ -122,7 +125,8 @@ class AdminBroker:
             listener_name=listener_name,
             local_address=local_address,
             client_id="test",
-            principal="User:ANONYMOUS",
+            principal=principal,
+            client_host="10.0.0.9",
             breathe=lambda: asyncio.sleep(0),
         )
         response = handler.handle(self, context, request)

@@ -129,6 +129,7 @@ class Ids:
 
     config: dict[str, Any] = {}
     version = 2
+    guard = None
 
     def __init__(self, count: int) -> None:
         states = list(State)

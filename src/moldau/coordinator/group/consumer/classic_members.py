@@ -68,6 +68,7 @@ class ClassicMembers:
         before = self._find(edit, join, member_id, is_unknown=is_unknown)
         member = _updated(before, join, subscription)
         has_resubscribed = self._protocol.subscribe(edit, before, member)
+        edit.sees = join.sees
         owned = {id_: set(numbers) for id_, numbers in self._migration.by_id(subscription.owned).items()}
         member = self._protocol.advance(
             edit, member, owned, has_resubscribed=has_resubscribed, assigns=not is_last_step

@@ -9,16 +9,19 @@ from __future__ import annotations
 from moldau.coordinator.group.consumer.group import ConsumerGroup
 from moldau.coordinator.group.consumer.records import ConsumerRecord
 from moldau.coordinator.group.draft import Draft
+from moldau.coordinator.group.messages import Sees
 
 
 class Edit:
-    __slots__ = ("_is_draft", "draft", "group", "original")
+    __slots__ = ("_is_draft", "draft", "group", "original", "sees")
 
     def __init__(self, group: ConsumerGroup, draft: Draft) -> None:
         self.group = group
         """As it will be."""
         self.original = group
         self.draft = draft
+        self.sees: Sees | None = None
+        """Which topics the one may know of who asks for this; None where everyone may know of all."""
         self._is_draft = False
 
     def record(self, record: ConsumerRecord) -> None:

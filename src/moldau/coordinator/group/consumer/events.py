@@ -164,6 +164,7 @@ class ConsumerEvents:
 
     def _beat(self, beat: Beat, draft: Draft) -> Beaten:
         edit = self._edit(beat, draft)
+        edit.sees = beat.sees
         answer = self._protocol.beat(edit, beat)
         before = self._groups.get(beat.group_id)
         if isinstance(before, ClassicGroup):

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.base.limits import (
+    EXPRESSION_NAMES_ASKED_INLINE_MAX,
     EXPRESSION_NAMES_INLINE_MAX,
     EXPRESSION_STEPS_INLINE_MAX,
     EXPRESSIONS_INLINE_MAX,
@@ -25,6 +26,8 @@ from moldau.coordinator.java import java_order
 
 REGEX_INTERVAL_MS = 10_000
 """Kafka looks for new topics that an expression may stand for at most this often."""
+REGEX_ASKED_INTERVAL_MS = 600_000
+"""Where there are ACLs, how long what an expression stands for is kept: nothing tells of another ACL. As in Kafka."""
 
 
 class Evolution:
@@ -70,7 +73,8 @@ class Evolution:
         has_changed = False
         put_off: list[str] = []
         names = list(self._topics.topics)
-        letters = sum(map(len, names)) if len(names) <= EXPRESSION_NAMES_INLINE_MAX else None
+        names_max = EXPRESSION_NAMES_INLINE_MAX if edit.sees is None else EXPRESSION_NAMES_ASKED_INLINE_MAX
+        letters = sum(map(len, names)) if len(names) <= names_max else None
         steps_left = EXPRESSION_STEPS_INLINE_MAX
         for tried, regex in enumerate(outdated):
             matcher = None
@@ -82,11 +86,12 @@ class Evolution:
             if matcher is None:
                 put_off.append(regex)
             else:
-                found = tuple(sorted(matcher.matching(names)))
+                matching = matcher.matching(names)
+                found = tuple(sorted(matching if edit.sees is None else filter(edit.sees, matching)))
                 resolved = Resolved(edit.group.group_id, regex, found, self._topics.version)
                 has_changed = self._take(edit, resolved) or has_changed
         if put_off:
-            edit.draft.ask_for(Unresolved(edit.group.group_id, tuple(put_off)))
+            edit.draft.ask_for(Unresolved(edit.group.group_id, tuple(put_off), edit.sees))
         return has_changed
 
     def _outdated(self, edit: Edit) -> list[str]:
@@ -96,6 +101,7 @@ class Evolution:
             for regex in edit.group.wanted_regexes
             if regex not in known
             or (known[regex].version < version and wall_ms - known[regex].timestamp_ms >= REGEX_INTERVAL_MS)
+            or (edit.sees is not None and wall_ms - known[regex].timestamp_ms >= REGEX_ASKED_INTERVAL_MS)
         ]
 
     def resolved(self, edit: Edit, resolved: Resolved) -> None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from moldau.base.errors import ErrorCode
+from moldau.coordinator.group.messages import Sees
 
 NOT_SAID_MS = -1
 JOINING = 0
@@ -33,6 +34,7 @@ class Beat(NamedTuple):
     regex: str | None = None
     assignor: str | None = None
     owned: Mapping[UUID, Set[int]] | None = None
+    sees: Sees | None = None
 
     @property
     def is_plain(self) -> bool:
@@ -72,6 +74,7 @@ class Unresolved(NamedTuple):
 
     group_id: str
     regexes: tuple[str, ...]
+    sees: Sees | None = None
 
 
 class Resolved(NamedTuple):

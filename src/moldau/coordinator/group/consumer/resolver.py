@@ -15,6 +15,7 @@ from moldau.base.limits import EXPRESSION_NAMES_PER_PIECE
 from moldau.coordinator.expressions import BadExpression, Expression, expression
 from moldau.coordinator.group.consumer.messages import Resolved, Unresolved
 from moldau.coordinator.group.consumer.topics import Topics
+from moldau.coordinator.group.messages import Sees
 from moldau.runtime.ports import Tasks
 
 
@@ -37,12 +38,12 @@ class Resolver:
         try:
             version, names = self._topics.version, list(self._topics.topics)
             for regex in wanted.regexes:
-                found = await self._matching(regex, names)
+                found = await self._matching(regex, names, wanted.sees)
                 self._tell(Resolved(wanted.group_id, regex, found, version))
         finally:
             self._groups.discard(wanted.group_id)
 
-    async def _matching(self, regex: str, names: list[str]) -> tuple[str, ...]:
+    async def _matching(self, regex: str, names: list[str], sees: Sees | None) -> tuple[str, ...]:
         """Internal topics, too: as in Kafka, it is for the expression to leave them out."""
         found: list[str] = []
         for start in range(0, len(names), EXPRESSION_NAMES_PER_PIECE):
@@ -51,7 +52,8 @@ class Resolver:
                 if matcher is None:
                     return ()
                 piece = names[start : start + EXPRESSION_NAMES_PER_PIECE]
-                found += await self._tasks.in_thread(matcher.matching, piece)
+                matching = await self._tasks.in_thread(matcher.matching, piece)
+                found += matching if sees is None else filter(sees, matching)
         return tuple(await self._tasks.in_thread(sorted, found))
 
 

@@ -28,6 +28,7 @@ COMMANDS = {
     "transaction": "List, describe and abort transactions.",
     "cluster": "Brokers, health, elections, and moving partitions.",
     "user": "Create, list and delete users with passwords (SCRAM).",
+    "acl": "Say who may do what, with ACLs.",
     "config": "Read and change the configuration of topics and brokers.",
     "certs": "Make an authority, and certificates for brokers and clients.",
     "profile": "Name the settings of a cluster: address, certificates, user.",

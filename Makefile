@@ -71,6 +71,7 @@ docs: setup  ## write the generated pages anew
 	$(BIN)/python -m moldau.config > docs/configuration.md
 	$(BIN)/python -m moldau.broker > docs/protocol-support.md
 	$(BIN)/python -m moldau.broker.metrics > docs/metrics.md
+	$(BIN)/python -m moldau.security < docs/security.md > docs/security.md.new && mv docs/security.md.new docs/security.md
 
 interop-setup: setup  ## install what only the interop tests need, where this user may (kcat, Java, Maven, Prometheus)
 	@$(BIN)/python -m bench.setup

@@ -12,8 +12,10 @@ from confluent_kafka.admin import AdminClient
 from cluster.shown import Page, parse
 from cluster.support import wait_until
 from cluster.test_cli_up import Process, refused
+from moldau.config.authorization_keys import AUTHORIZERS
 from moldau.config.broker import BrokerConfig
 from moldau.config.sources import parse_file
+from moldau.security.rights_page import with_table
 
 PAGE = Page("docs/security.md")
 HERE, ELSEWHERE = "127.0.0.1", "127.0.0.2"
@@ -42,16 +44,27 @@ def test_the_listeners_of_the_page_are_two_of_which_one_is_for_other_machines() 
     assert config.warnings == []
 
 
-def test_an_authorizer_is_refused_and_other_keys_are_named_in_a_warning(tmp_path: Path) -> None:
-    (tmp_path / "server.properties").write_text(
-        "node.id=1\nauthorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n"
-    )
+def test_an_authorizer_that_moldau_has_not_is_refused_and_other_keys_are_named_in_a_warning(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "server.properties").write_text("node.id=1\nauthorizer.class.name=com.example.Ours\n")
     text = refused(tmp_path, "broker", "--config", "server.properties", code=2)
-    assert "does not enforce ACLs yet" in text
+    assert "com.example.Ours is none of Moldau's" in text
     config = BrokerConfig.parse(
         {"node.id": "1", "log.dirs": "/x", "ssl.keystore.location": "/k", "sasl.kerberos.service.name": "x"}
     )
     assert [warning.split()[0] for warning in config.warnings] == ["sasl.kerberos.service.name"]
+
+
+def test_the_settings_of_the_page_switch_acls_on() -> None:
+    (block,) = (block for kind, block in PAGE.blocks if kind == "properties")
+    config = BrokerConfig.parse(parse_file("server.properties", block))
+    assert config["authorizer.class.name"] in AUTHORIZERS
+    assert config.warnings == []
+
+
+def test_the_table_of_the_page_is_the_table_of_the_code() -> None:
+    assert with_table(PAGE.text) == PAGE.text
 
 
 def can_connect(host: str, port: int) -> bool:

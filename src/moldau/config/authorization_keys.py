@@ -16,9 +16,6 @@ AUTHORIZERS = (
 )
 """What `authorizer.class.name` may say; the second is what it was called before KRaft."""
 
-ACLS_ARE_ENFORCED = False
-"""Whether every API asks what docs/security.md says. Until then nobody is told that ACLs protect anything."""
-
 
 class _AnAuthorizer:
     """One that Moldau has: what another would decide is not known here."""
@@ -27,8 +24,6 @@ class _AnAuthorizer:
 
     def __call__(self, name: str, value: Any) -> None:
         given = value.strip()
-        if given and not ACLS_ARE_ENFORCED:
-            raise ConfigError(f"{name}: Moldau does not enforce ACLs yet; remove it to serve everyone")
         if given and given not in AUTHORIZERS:
             raise ConfigError(
                 f"{name}: {given} is none of Moldau's; it has what Kafka calls {AUTHORIZERS[0]}"

@@ -49,8 +49,10 @@ class Both:
 class Peer:
     """One of the two brokers, with what it calls the things that both have."""
 
-    def __init__(self, name: str, address: str) -> None:
+    def __init__(self, name: str, address: str, came_from: str = "") -> None:
+        """`came_from`: an address of this machine that its connections have at this end."""
         self.name = name
+        self._source = (came_from, 0) if came_from else None
         self.is_kafka = name == "kafka"
         host, _, port = address.rpartition(":")
         self.host, self.port = host, int(port)
@@ -91,7 +93,9 @@ class Peer:
 
     def send(self, data: bytes) -> None:
         if self._socket is None:
-            self._socket = socket.create_connection((self.host, self.port), timeout=PATIENCE_S)
+            self._socket = socket.create_connection(
+                (self.host, self.port), timeout=PATIENCE_S, source_address=self._source
+            )
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             self._socket.sendall(data)

@@ -130,8 +130,7 @@ def test_denials_neither_fill_the_log_nor_begin_lines_of_their_own(caplog: pytes
     assert max(map(len, texts)) < DENIAL_LETTERS_MAX + 300
 
 
-def test_a_guard_is_made_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(authorization_keys, "ACLS_ARE_ENFORCED", True)
+def test_a_guard_is_made_of_the_settings() -> None:
     config = BrokerConfig.parse(
         {
             "authorizer.class.name": authorization_keys.AUTHORIZERS[0],

@@ -1,0 +1,1 @@
+"""Who may do what, on Moldau and on Apache Kafka with its StandardAuthorizer."""

@@ -88,8 +88,8 @@ WAKEUPS_PER_TURN = 64
 
 CONNECTIONS_WAITING_MAX = 1024
 CONNECTIONS_WAITING_SHARE = 8
-"""Connections beyond `max.connections` that are kept unserved until one ends; further ones are closed. At most one in
-eight of those that the process has descriptors for."""
+"""Connections beyond `max.connections`, or that come too fast, which are kept unserved until one ends, or it is their
+turn; further ones are closed. At most one in eight of those that the process has descriptors for."""
 
 SAID_LATELY_MAX = 1000
 """Things of one kind (addresses of clients that speak TLS or HTTP to a plaintext port, partitions that cannot be read)
@@ -368,3 +368,20 @@ JWKS_FETCH_S_MAX = 10.0
 JWKS_EARLY_REFRESH_S_MIN = 10.0
 """The keys of tokens: how large their file may be, how long fetching it may take, and how often it is fetched because a
 token names a key that is not there."""
+
+QUOTA_COUNTERS_MAX = 4_000
+QUOTA_NAME_REMEMBERED_LETTERS_MAX = 300
+"""Users and client ids whose use of one kind of quota is counted each for itself: 10 MB, and only of those who came
+within the last window. Further client ids, and longer ones, share one count."""
+
+QUOTA_ENTITIES_MAX = 10_000
+QUOTA_NAME_LETTERS_MAX = 1_000
+"""Users, client ids and addresses that have a quota, and letters of a name of one. More are refused with
+INVALID_REQUEST; Kafka has no such limits."""
+
+THROTTLE_S_MAX = 600.0
+"""How long a connection is muted at most, whatever its answer says: for a large request and a tiny quota that may be
+years. As long, by default, as one may be idle."""
+
+CONNECTION_RATE_ADDRESSES_MAX = 10_000
+"""Addresses whose rate of new connections is counted. Those that come beyond share one count until others are idle."""

@@ -32,6 +32,7 @@ from moldau.controller.min_isr import ALL_BROKERS, MinIsrChange, decide_min_isr
 from moldau.controller.news import News
 from moldau.controller.persistence import PersistentImage, new_uuid
 from moldau.controller.producer_ids import Block, decide_block
+from moldau.controller.quotas import QuotaAlteration, QuotaOutcome, decide_alter_quotas
 from moldau.controller.reassignments import (
     Ongoing,
     Reassigned,
@@ -42,6 +43,7 @@ from moldau.controller.reassignments import (
 from moldau.controller.rules import Rules
 from moldau.controller.slices import PARTITIONS_PER_SLICE, Portion, Slices, in_slices
 from moldau.controller.topics import (
+    Charge,
     CreateOutcome,
     DeleteOutcome,
     MorePartitions,
@@ -51,6 +53,7 @@ from moldau.controller.topics import (
     decide_create,
     decide_create_partitions,
     decide_delete,
+    free,
 )
 from moldau.metadata.image import ClusterImage, snapshot_of
 from moldau.metadata.records import (
@@ -174,24 +177,27 @@ class Controller:
         return await self._applied.until(position, brokers, timeout_s)
 
     async def create_topics(
-        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False, charge: Charge = free
     ) -> list[CreateOutcome]:
         def decide() -> Slices[list[CreateOutcome]]:
-            return decide_create(self.image, self._config, topics, lambda: new_uuid(self._random))
+            return decide_create(self.image, self._config, topics, lambda: new_uuid(self._random), charge)
 
         return await self._change(decide, validate_only)
 
-    async def delete_topics(self, topics: Sequence[TopicReference]) -> list[DeleteOutcome]:
+    async def delete_topics(
+        self, topics: Sequence[TopicReference], *, charge: Charge = free
+    ) -> list[DeleteOutcome]:
         enabled = self._config["delete.topic.enable"]
         return await self._change(
-            lambda: decide_delete(self.image, topics, deletion_enabled=enabled), validate_only=False
+            lambda: decide_delete(self.image, topics, deletion_enabled=enabled, charge=charge),
+            validate_only=False,
         )
 
     async def create_partitions(
-        self, topics: Sequence[MorePartitions], *, validate_only: bool = False
+        self, topics: Sequence[MorePartitions], *, validate_only: bool = False, charge: Charge = free
     ) -> list[PartitionsOutcome]:
         return await self._change(
-            lambda: decide_create_partitions(self.image, self._config, topics), validate_only
+            lambda: decide_create_partitions(self.image, self._config, topics, charge), validate_only
         )
 
     async def alter_configs(
@@ -214,6 +220,15 @@ class Controller:
 
         secret = self._random.bytes(SECRET_BYTES)
         return await self._perform_told(lambda: decide_alter_users(self.image, deletions, upsertions, secret))
+
+    async def alter_quotas(
+        self, wanted: Sequence[QuotaAlteration], *, validate_only: bool = False
+    ) -> list[QuotaOutcome]:
+        """What is said to each entity, once. KafkaError where the write failed."""
+        if validate_only:
+            outcomes, _ = await self._in_slices(decide_alter_quotas(self.image, wanted))
+            return outcomes
+        return await self._perform_told(lambda: decide_alter_quotas(self.image, wanted))
 
     async def register_broker(self, wanted: Registration) -> int:
         """The broker's epoch. It is fenced until it has seen its registration, and asks to serve."""

@@ -24,6 +24,7 @@ from moldau.metadata.records import (
 )
 from moldau.runtime.ports import Tasks
 from moldau.security.acls import Acl, ResourcePattern, entry_of, pattern_of
+from moldau.security.quotas import entity_of, shown_entity
 from moldau.security.sasl import DECOYS
 
 log = logging.getLogger(__name__)
@@ -85,10 +86,18 @@ def _line(image: ClusterImage, record: Record) -> str | None:
             return _acl_line(resource.name, image.configs(resource), configs)
         case ConfigChanged(resource, configs) if resource.type is ResourceType.USER:
             return _user_line(resource.name, image.configs(resource), configs)
+        case ConfigChanged(resource, configs) if resource.type is ResourceType.CLIENT_QUOTA:
+            return _quota_line(resource.name, image.configs(resource), configs)
         case ConfigChanged(resource, configs):
             pairs = _pairs(image.configs(resource), configs)
             return f"config of {_name(resource)} is changed: {', '.join(pairs)}" if pairs else None
     return None
+
+
+def _quota_line(key: str, before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    changed = [name for name in sorted({**before, **after}) if before.get(name) != after.get(name)]
+    shown = (f"{name}={after[name]}" if name in after else f"{name} is not set any more" for name in changed)
+    return f"quotas of {_shown(shown_entity(entity_of(key)))} are changed: {', '.join(shown)}"
 
 
 def _acl_line(key: str, before: Mapping[str, str], after: Mapping[str, str]) -> str:

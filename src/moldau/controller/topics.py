@@ -54,6 +54,13 @@ REPLICAS_WEIGHING_1 = 16
 TOPIC_WEIGHT = 5
 """What a topic takes beside its partitions, in partitions."""
 
+Charge = Callable[[int], object]
+"""Told of partitions before they are created or deleted; KafkaError where there may not be so many now."""
+
+
+def free(_partitions: int) -> None:
+    """Nobody counts."""
+
 
 class NewTopic(NamedTuple):
     """A topic to create. -1 partitions or replicas take the broker's default, or come from the
@@ -162,7 +169,11 @@ def _replicas(partitions: Sequence[PartitionState]) -> Slices[Counter[int]]:
 
 
 def decide_create(
-    image: ClusterImage, config: BrokerConfig, topics: Sequence[NewTopic], new_id: Callable[[], UUID]
+    image: ClusterImage,
+    config: BrokerConfig,
+    topics: Sequence[NewTopic],
+    new_id: Callable[[], UUID],
+    charge: Charge = free,
 ) -> Slices[list[CreateOutcome]]:
     times = yield from times_named(topics, lambda topic: topic.name)
     wanted = yield from _partitions_wanted(config, topics, times)
@@ -182,6 +193,7 @@ def decide_create(
                 raise KafkaError(ErrorCode.policy_violation, TOO_MANY_PARTITIONS)
             record = yield from _create(image, config, topic, new_id, placed)
             yield from room.take(topic.name, record.partitions)
+            charge(len(record.partitions))
             placed += len(record.partitions)
             outcomes.append(CreateOutcome(topic.name, ErrorCode.none, None, record))
             if portion.take(TOPIC_WEIGHT + len(record.partitions)):
@@ -333,7 +345,11 @@ def _automatic(
 
 
 def decide_delete(
-    image: ClusterImage, topics: Sequence[TopicReference], *, deletion_enabled: bool
+    image: ClusterImage,
+    topics: Sequence[TopicReference],
+    *,
+    deletion_enabled: bool,
+    charge: Charge = free,
 ) -> Slices[list[DeleteOutcome]]:
     names = yield from times_named(topics, lambda topic: topic.name)
     ids = yield from times_named(topics, lambda topic: topic.topic_id)
@@ -354,6 +370,7 @@ def decide_delete(
                     ErrorCode.invalid_request,
                     "The provided topic name maps to an ID that was already supplied.",
                 )
+            charge(len(topic.partitions))
             outcome = DeleteOutcome(name, topic_id, ErrorCode.none, None, TopicDeleted(name, topic.topic_id))
         except KafkaError as error:
             outcome = DeleteOutcome(name, topic_id, error.code, error.message, None)
@@ -392,7 +409,7 @@ def _referenced(image: ClusterImage, reference: TopicReference) -> Topic:
 
 
 def decide_create_partitions(
-    image: ClusterImage, config: BrokerConfig, topics: Sequence[MorePartitions]
+    image: ClusterImage, config: BrokerConfig, topics: Sequence[MorePartitions], charge: Charge = free
 ) -> Slices[list[PartitionsOutcome]]:
     times = yield from times_named(topics, lambda topic: topic.name)
     more = yield from _more_wanted(image, topics, times)
@@ -409,6 +426,7 @@ def decide_create_partitions(
                 raise KafkaError(ErrorCode.invalid_request, "Duplicate topic name.")
             record = yield from _add_partitions(image, wanted, more)
             yield from room.take(wanted.name, record.partitions)
+            charge(len(record.partitions))
             outcomes.append(PartitionsOutcome(wanted.name, ErrorCode.none, None, record))
             if portion.take(TOPIC_WEIGHT + len(record.partitions)):
                 yield

@@ -48,6 +48,8 @@ _TABLE = (
     Route("alter_partition_reassignments", 45, (0, 1)),
     Route("list_partition_reassignments", 46, (0, 0)),
     Route("offset_delete", 47, (0, 0)),
+    Route("describe_client_quotas", 48, (0, 1)),
+    Route("alter_client_quotas", 49, (0, 1)),
     Route("describe_user_scram_credentials", 50, (0, 0)),
     Route("alter_user_scram_credentials", 51, (0, 0)),
     Route("alter_partition", 56, (2, 3), is_internal=True),

@@ -21,6 +21,7 @@ TYPED = {
     "string": str,
     "bytes": bytes,
     "bool": bool,
+    "float64": float,
     "uuid": UUID,
     "error_code": ErrorCode,
 }

@@ -1,0 +1,48 @@
+"""AlterClientQuotas (49): quotas of users, client ids and addresses set and taken away (KIP-546, KIP-612).
+
+- v0: KIP-546
+- v1: flexible encoding (KIP-482)
+
+The decisions and their texts are in `controller.quotas`.
+"""
+
+from __future__ import annotations
+
+from moldau.base.errors import ErrorCode, KafkaError
+from moldau.broker.answers.quotas import AlterClientQuotasResponse, AlteredQuotas, QuotaEntity
+from moldau.broker.interface import AdminBroker, Request, RequestContext
+from moldau.broker.paced import paced
+from moldau.controller.quotas import QuotaAlteration, QuotaOutcome
+
+API_KEY = 49
+VERSIONS = (0, 1)
+
+
+def is_forwarded(_request: Request) -> bool:
+    """It is the controller's to decide."""
+    return True
+
+
+async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> AlterClientQuotasResponse:
+    wanted = await paced(context, _alteration, request.entries)
+    try:
+        outcomes = await broker.controller.alter_quotas(wanted, validate_only=request.validate_only)
+    except KafkaError as error:
+        if error.code is ErrorCode.not_controller:
+            raise
+        # Nothing is written, and each hears why.
+        outcomes = [QuotaOutcome(one.entity, error.code, error.message) for one in wanted]
+    answers = await paced(context, _answer, outcomes)
+    return AlterClientQuotasResponse(tuple(answers))
+
+
+def _alteration(entry: Request) -> QuotaAlteration:
+    return QuotaAlteration(
+        {part.entity_type: part.entity_name for part in entry.entity},
+        [(op.key, None if op.remove else op.value) for op in entry.ops],
+    )
+
+
+def _answer(outcome: QuotaOutcome) -> AlteredQuotas:
+    entity = tuple(QuotaEntity(*part) for part in outcome.entity.items())
+    return AlteredQuotas(outcome.error, outcome.message, entity)

@@ -1,0 +1,39 @@
+"""DescribeClientQuotas (48): the quotas of the entities that a filter means (KIP-546), as this broker knows them.
+
+- v0: KIP-546
+- v1: flexible encoding (KIP-482)
+
+The filter and its errors are in `controller.quotas`.
+"""
+
+from __future__ import annotations
+
+from moldau.base.errors import KafkaError
+from moldau.broker.answers.quotas import (
+    DescribeClientQuotasResponse,
+    DescribedQuotas,
+    QuotaEntity,
+    QuotaValue,
+)
+from moldau.broker.interface import ClusterView, Request, RequestContext
+from moldau.controller.quotas import QuotaComponent, QuotaEntry, find_quotas
+from moldau.runtime.line import Slices
+
+API_KEY = 48
+VERSIONS = (0, 1)
+
+
+def handle(
+    broker: ClusterView, context: RequestContext, request: Request
+) -> Slices[DescribeClientQuotasResponse]:
+    components = [QuotaComponent(one.entity_type, one.match_type, one.match) for one in request.components]
+    try:
+        found = yield from find_quotas(broker.image, components, strict=request.strict)
+    except KafkaError as error:
+        return DescribeClientQuotasResponse(None, error.code, error.message)
+    return DescribeClientQuotasResponse(tuple(map(_described, found)))
+
+
+def _described(found: QuotaEntry) -> DescribedQuotas:
+    entity = tuple(QuotaEntity(*part) for part in found.entity.items())
+    return DescribedQuotas(entity, tuple(QuotaValue(*pair) for pair in found.values))

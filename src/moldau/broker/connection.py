@@ -41,11 +41,12 @@ from moldau.broker.outgoing import NOTHING, Outgoing
 from moldau.broker.slot import Answer, Slot
 from moldau.peers.peer import SOFTWARE_NAME as PEER_SOFTWARE
 from moldau.runtime.line import Pace
-from moldau.runtime.ports import Stream
+from moldau.runtime.ports import Stream, Timer
 from moldau.wire.frames import WireError
 
 if TYPE_CHECKING:
     from moldau.broker.server import Server
+    from moldau.security.quota_meters import Meter
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,8 @@ LENGTH = Struct(">i")
 LENGTH_BYTES = 4
 PRODUCE_KEY = b"\0\0"
 REQUEST_BYTES_MIN = 8  # api key, version, correlation id
+
+TIMER_GRAIN_S = 0.001  # an event loop may call back so much too early
 
 FOR_TURN, FOR_ROOM, MUTED = 1, 2, 4
 """Why a connection is not read now, as bits: it waits, having used up its share of a turn; for the rest of a frame, in
@@ -65,10 +68,11 @@ class Connection(Outgoing):
         "_filled",
         "_is_in_line",
         "_is_paused",
-        "_mutes",
+        "_muted_until_s",
         "_partial",
         "_since_s",
         "_slots",
+        "_unmuting",
         "_waits",
         "client_host",
         "client_software",
@@ -77,6 +81,7 @@ class Connection(Outgoing):
         "frame_bytes_max",
         "frame_bytes_min",
         "listener_name",
+        "meter",
         "principal",
     )
 
@@ -88,6 +93,8 @@ class Connection(Outgoing):
         self.principal = "User:ANONYMOUS"
         self.client_host = stream.peer[0]
         self.client_software: tuple[str, str] | None = None
+        self.meter: Meter | None = None
+        """What its client uses of its quotas, where somebody has some."""
         self._since_s = self._began_s = self.last_active_s
         self.durations = UNTIMED
         """Where it is noted how long the request takes that is being dispatched."""
@@ -101,7 +108,8 @@ class Connection(Outgoing):
         self._is_in_line = False  # a request has arrived that must wait for an earlier one
         self._is_paused = False
         self._waits = 0
-        self._mutes = 0  # pauses that have not ended
+        self._muted_until_s = 0.0
+        self._unmuting: Timer | None = None
         stream.watch_readable(self.on_readable)
 
     # ---- receiving --------------------------------------------------------------------------------------------
@@ -279,6 +287,8 @@ class Connection(Outgoing):
                     return
                 now_s = monotonic()
                 self.durations.observe(now_s - self._began_s)
+                if self.meter is not None:
+                    self.meter.end(now_s)
                 if now_s >= stop_s and (now_s >= share_s or position < filled):
                     self._wait_for_turn(in_line=now_s >= share_s)
         except WireError as error:
@@ -388,16 +398,20 @@ class Connection(Outgoing):
 
     def mute(self, pause_s: float) -> None:
         """Read nothing more for a while: neither requests nor the end of the stream. Answers still go out."""
-        self._mutes += 1
+        self._muted_until_s = max(self._muted_until_s, self._server.clock.monotonic() + pause_s)
         self._waits |= MUTED
-        self._server.tasks.call_later(pause_s, self._unmute)
+        if self._unmuting is None:
+            self._unmuting = self._server.tasks.call_later(pause_s, self._unmute)
         self._pause_or_resume()
 
     def _unmute(self) -> None:
-        self._mutes -= 1
-        if not self._mutes:
-            self._waits &= ~MUTED
-            self._pause_or_resume()
+        left_s = self._muted_until_s - self._server.clock.monotonic()
+        if left_s > TIMER_GRAIN_S:  # it was muted again meanwhile
+            self._unmuting = self._server.tasks.call_later(left_s, self._unmute)
+            return
+        self._unmuting = None
+        self._waits &= ~MUTED
+        self._pause_or_resume()
 
     def hold(self, size: int) -> None:
         """Bytes are kept on this client's behalf (a request that waits): they count like answers it has not taken."""
@@ -452,6 +466,8 @@ class Connection(Outgoing):
         if reason:
             log.info("closing the connection of %s:%s: %s", *self.stream.peer[:2], reason)
         self.stream.close()
+        if self._unmuting is not None:
+            self._unmuting.cancel()
         self._hold_partial(None)
         self._server.backlog.set(self, 0)
         self._queue = NOTHING

@@ -36,8 +36,9 @@ from moldau.broker.interface import Request, RequestContext, ServingBroker
 from moldau.broker.kept_answers import Packed
 from moldau.broker.metrics.counters import Metrics
 from moldau.broker.slot import Answer, Slot
+from moldau.broker.throttling import metered
 from moldau.coordinator.reply import Reply
-from moldau.runtime.line import Pace, Slices, in_line
+from moldau.runtime.line import Line, Pace, Slices, in_line
 from moldau.runtime.ports import Address
 from moldau.wire.apis import API_VERSIONS, APIS
 from moldau.wire.codec import decode_request, decoding, encode_response, encoding
@@ -179,6 +180,9 @@ class Caretaker(Protocol):
     @property
     def metrics(self) -> Metrics: ...
 
+    @property
+    def line(self) -> Line: ...
+
     def fail(self, error: BaseException) -> None:
         """A broken invariant: the node stops."""
         ...
@@ -188,6 +192,9 @@ def guarded(
     broker: Caretaker, slot: Slot, name: str, work: Slices[None], *, is_kept: bool = False
 ) -> Slices[None]:
     """Work on a request, whose failure ends the connection. Unless it `is_kept`, it ends when the client is gone."""
+    meter = slot.connection.meter
+    if meter is not None:
+        work = metered(work, meter, broker.line.clock.monotonic)
     try:
         for _ in work:
             if not is_kept and not slot.is_wanted:
@@ -231,6 +238,8 @@ class Dispatcher:
         route = self.table.get(api_key)
         if route is None or not route.min_version <= version <= route.max_version:
             return self._unsupported(connection, api_key, version, correlation_id)
+        if (throttling := self._broker.throttling) is not None:
+            throttling.begin(connection, frame, client_id_stop, route)
         figures = self._figures[api_key]
         figures.requests += 1
         connection.durations = figures.durations
@@ -269,6 +278,8 @@ class Dispatcher:
         if type(response) is Reply:
             response = response.response
         api_key, version = asked.route.api_key, asked.version
+        if (throttling := self._broker.throttling) is not None:
+            response = throttling.marked(connection, version, response)
         if type(response) is Packed:
             self._figures[api_key].add_errors(response.errors)
             return asked.frame_of(response.pieces)
@@ -328,6 +339,8 @@ class Dispatcher:
 
     def _encode_then_fill(self, slot: Slot, asked: Asked, response: Any) -> Slices[None]:
         api_key, version = asked.route.api_key, asked.version
+        if (throttling := self._broker.throttling) is not None:
+            response = throttling.marked(slot.connection, version, response)
         if type(response) is Packed:
             self._figures[api_key].add_errors(response.errors)
             pieces = response.pieces
@@ -351,7 +364,8 @@ class Dispatcher:
 
     async def _finish(self, slot: Slot, asked: Asked, work: Coroutine[Any, Any, Any]) -> None:
         try:
-            response = await self._line.sharing_turns(work)
+            meter = slot.connection.meter
+            response = await self._line.sharing_turns(work, None if meter is None else meter.add)
         except InvariantBroken as error:
             self._broker.fail(error)
         except Exception:
@@ -379,6 +393,8 @@ class Dispatcher:
             frame, connection.principal.encode(), connection.client_host.encode()
         )
         if answer is not None:
+            if (throttling := self._broker.throttling) is not None:
+                answer = throttling.forwarded(connection, asked.route.api_key, asked.version, answer)
             slot.fill(SIZE.pack(len(answer)) + answer)
         elif self._broker.active_controller is not None:
             context = Context(asked.version, asked.client_id, connection)

@@ -31,6 +31,7 @@ from moldau.broker.guard import Guard, name_of
 from moldau.broker.interface import FetchingBroker
 from moldau.broker.leader_hints import current_leader, endpoints_of
 from moldau.broker.slot import Answer, Slot
+from moldau.broker.throttling import counted
 from moldau.log.reader import Slice
 from moldau.replication.fetch_session import (
     NO_REPLICA,
@@ -131,6 +132,8 @@ class Fetch:
         self._deadline_s = broker.clock.monotonic() + wait_s if wait_s > 0 else 0.0
         """Until when it may wait; 0 where it does not."""
         self._max_bytes: int = min(request.max_bytes, broker.fetch_bytes_max)
+        if broker.throttling is not None:
+            self._max_bytes = broker.throttling.fetch_bytes_max(connection, self._max_bytes, replica.id)
         self._min_bytes: int = min(request.min_bytes, self._max_bytes)
         self._is_committed_only = request.isolation_level == READ_COMMITTED
         self._replica = replica if replica.id >= 0 else None
@@ -415,7 +418,8 @@ class Fetch:
         places = [p.watchers for p in self._partitions] if follower is None else ()
         if follower is not None and self._has_untold_high_watermark():
             deadline_s = min(deadline_s, broker.clock.monotonic() + HIGH_WATERMARK_DELAY_S)
-        poll = LongPoll(partial(self._complete, slot), deadline_s, missing_bytes, places)
+        complete = counted(self._connection.meter, broker.clock, partial(self._complete, slot))
+        poll = LongPoll(complete, deadline_s, missing_bytes, places)
         slot.on_cancel = partial(broker.long_polls.cancel, poll)
         if follower is not None:
             follower.poll = poll
@@ -516,6 +520,10 @@ class Fetch:
     def answering(self) -> Slices[Answer]:
         """`answer`, with pauses between partitions."""
         broker, context = self._broker, self._context
+        if broker.throttling is not None and self._replica is None:
+            throttle_ms = broker.throttling.fetched(self._connection, self._total_bytes)
+            if throttle_ms:
+                return self._nothing_yet(throttle_ms)
         if context.is_incremental:
             assert context.session is not None
             session_id = context.session.id
@@ -542,6 +550,12 @@ class Fetch:
         )
         first = pieces[0]
         return first if len(pieces) == 1 and isinstance(first, bytes) else pieces
+
+    def _nothing_yet(self, throttle_ms: int) -> Answer:
+        """To a consumer that is over a quota: it asks again. Its session stays as it is, and a new one is not begun."""
+        session = self._context.session if self._context.is_incremental else None
+        session_id = NO_SESSION if session is None else session.id
+        return pack_fetch_response(self._correlation_id, self._version, throttle_ms, 0, session_id, [])
 
     def _note_traffic(self) -> None:
         """What goes out now: what was read before, and waited for more, was not sent."""

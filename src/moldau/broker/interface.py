@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # the parts whose modules a role's user need not load
     from moldau.broker.node import Broker
     from moldau.broker.office import Office
     from moldau.broker.outbox import Outbox
+    from moldau.broker.throttling import Throttling
     from moldau.controller.controller import Controller
     from moldau.coordinator.group.shard import GroupShard
     from moldau.coordinator.runtime import CoordinatorRuntime
@@ -158,6 +159,11 @@ class AdminBroker(ClusterView, Protocol):
         ...
 
     @property
+    def throttling(self) -> Throttling | None:
+        """While some client has a quota."""
+        ...
+
+    @property
     def kept_answers(self) -> KeptAnswers:
         """To Metadata requests."""
         ...
@@ -243,6 +249,11 @@ class ProducingBroker(VerifyingBroker, Protocol):
     def metrics(self) -> Metrics: ...
 
     @property
+    def throttling(self) -> Throttling | None:
+        """While some client has a quota."""
+        ...
+
+    @property
     def partitions_of(self) -> Mapping[TopicRef, Mapping[int, Partition]]:
         """By the topic's name, and by the bytes of its id."""
         ...
@@ -268,6 +279,11 @@ class FetchingBroker(ClusterView, Protocol):
 
     @property
     def metrics(self) -> Metrics: ...
+
+    @property
+    def throttling(self) -> Throttling | None:
+        """While some client has a quota."""
+        ...
 
     @property
     def fetch_sessions(self) -> FetchSessions: ...
@@ -304,6 +320,11 @@ class ServingBroker(Protocol):
 
     @property
     def metrics(self) -> Metrics: ...
+
+    @property
+    def throttling(self) -> Throttling | None:
+        """While some client has a quota."""
+        ...
 
     @property
     def routes(self) -> Mapping[int, Route]: ...

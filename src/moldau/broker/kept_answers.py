@@ -9,12 +9,14 @@ the image makes all of it.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from struct import Struct
 from typing import NamedTuple
 
 from moldau.base.limits import METADATA_ANSWERS_KEPT_MAX, METADATA_KEPT_BYTES_MAX
 from moldau.runtime.line import Slices
 
 _PIECE_BYTES = 64 * 1024
+_INT32 = Struct(">i")
 
 
 class Packed(NamedTuple):
@@ -23,6 +25,11 @@ class Packed(NamedTuple):
     pieces: list[bytes]
     errors: Mapping[int, int]
     """How often each error code is in it, for /metrics."""
+
+    def throttled(self, throttle_ms: int) -> Packed:
+        """The same, with how long the client waits: with that it begins."""
+        first, *rest = self.pieces
+        return self._replace(pieces=[_INT32.pack(throttle_ms) + first[_INT32.size :], *rest])
 
 
 class KeptAnswers:

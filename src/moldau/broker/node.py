@@ -19,6 +19,7 @@ from typing import Any
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.broker import data_folders
 from moldau.broker.channel import ControllerChannel
+from moldau.broker.client_quotas import ClientQuotas
 from moldau.broker.coordinators import Coordinators
 from moldau.broker.data_folders import KnownFolders
 from moldau.broker.dispatch import Dispatcher
@@ -38,6 +39,7 @@ from moldau.broker.sasl import authentication_of, login_of, no_web
 from moldau.broker.seldom import Seldom
 from moldau.broker.server import Server
 from moldau.broker.standing import standing_health
+from moldau.broker.throttling import Throttling
 from moldau.broker.tls import BrokerTls
 from moldau.config.broker import BrokerConfig
 from moldau.config.replication_keys import RACK_AWARE_SELECTOR
@@ -139,6 +141,7 @@ class Broker:
         self._topic_configs = TopicConfigs()
         self._process_id = process_id  # only told to people, in the lock of the data folder
         self.line = Line(runtime.clock, runtime.tasks)
+        self.throttling: Throttling | None = None
         self._dispatcher = Dispatcher(self, ROUTES)
         self._server = Server(
             runtime,
@@ -156,6 +159,7 @@ class Broker:
         self.outward: Runtime
         """The world as whoever connects to other brokers sees it."""
         self._authentication = authentication_of(self, config, self._dispatcher, self._server)
+        self.client_quotas = ClientQuotas(self, self._server)
         self._join_cluster(store, boot_id)
 
     def _join_cluster(self, store: Store, boot_id: str) -> None:
@@ -308,6 +312,7 @@ class Broker:
         if self.guard is not None:
             await self.guard.follow(None, self.image, self.tasks)
         self._load_dynamic_config()
+        await self.client_quotas.follow(None)
         self.coordinators = Coordinators(self)
         previous_epoch = await self._open_logs()
         lost = await self.replicas.open_all()
@@ -463,6 +468,7 @@ class Broker:
         """The image has changed: act on it."""
         if self.guard is not None:
             await self.guard.follow(records, self.image, self.tasks)
+        await self.client_quotas.follow(records)
         if records is None or any(map(_is_broker_config, records)):
             self._load_dynamic_config()
             for topic in self.image.topics.values():
@@ -505,6 +511,7 @@ class Broker:
         self.tls.configure(self.config)
         self.fetch_bytes_max = self.config["fetch.max.bytes"]
         self._server.set_limits(self.config["max.connections"], self.config["max.connections.per.ip"])
+        self.client_quotas.configure(self.config)
         self.replication.leader_throttle.set_limit(self.config["leader.replication.throttled.rate"])
         self.replication.follower_throttle.set_limit(self.config["follower.replication.throttled.rate"])
 

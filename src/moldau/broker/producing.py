@@ -84,14 +84,32 @@ def note_errors(broker: ProducingBroker, answers: Answers) -> None:
                 figures.note_error(error)
 
 
+def throttle_ms_of(
+    broker: ProducingBroker, connection: Connection, size: int, *, is_answered: bool = True
+) -> int:
+    """How long the producer of a request of this size waits."""
+    throttling = broker.throttling
+    return 0 if throttling is None else throttling.produced(connection, size, is_answered=is_answered)
+
+
 def packed_refusals(
-    broker: ProducingBroker, connection: Connection, correlation_id: int, version: int, answers: Answers
+    broker: ProducingBroker,
+    connection: Connection,
+    correlation_id: int,
+    version: int,
+    answers: Answers,
+    throttle_ms: int,
 ) -> bytes:
-    return whole(packing_refusals(broker, connection, correlation_id, version, answers))
+    return whole(packing_refusals(broker, connection, correlation_id, version, answers, throttle_ms))
 
 
 def packing_refusals(
-    broker: ProducingBroker, connection: Connection, correlation_id: int, version: int, answers: Answers
+    broker: ProducingBroker,
+    connection: Connection,
+    correlation_id: int,
+    version: int,
+    answers: Answers,
+    throttle_ms: int,
 ) -> Slices[bytes]:
     """With the leaders of partitions that are led elsewhere (KIP-951)."""
     note_errors(broker, answers)
@@ -102,7 +120,7 @@ def packing_refusals(
                 if error == ErrorCode.not_leader_or_follower:
                     leaders[topic, index] = current_leader(broker, topic, index)
     if not leaders:
-        return (yield from packing_produce_response(correlation_id, version, answers))
+        return (yield from packing_produce_response(correlation_id, version, answers, throttle_ms))
     told: Answers = [
         (
             topic,
@@ -114,7 +132,7 @@ def packing_refusals(
         for topic, partitions in answers
     ]
     endpoints = endpoints_of(broker, connection, leaders.values())
-    return (yield from packing_produce_response(correlation_id, version, told, node_endpoints=endpoints))
+    return (yield from packing_produce_response(correlation_id, version, told, throttle_ms, endpoints))
 
 
 def refusal_as_a_whole(
@@ -239,6 +257,7 @@ class Produce:
             if self.is_refused:
                 note_errors(self._broker, answers)
                 self._connection.close("a batch sent with acks=0 was refused")
+            throttle_ms_of(self._broker, self._connection, len(self._frame), is_answered=False)
             return None
         if not self._waiting:
             return (yield from self._packing(answers))
@@ -291,11 +310,12 @@ class Produce:
         ]
 
     def _packing(self, answers: Answers) -> Slices[bytes]:
+        throttle_ms = throttle_ms_of(self._broker, self._connection, len(self._frame))
         if self.is_refused:
             return packing_refusals(
-                self._broker, self._connection, self._correlation_id, self._version, answers
+                self._broker, self._connection, self._correlation_id, self._version, answers, throttle_ms
             )
-        return packing_produce_response(self._correlation_id, self._version, answers)
+        return packing_produce_response(self._correlation_id, self._version, answers, throttle_ms)
 
     # ---- waiting for a turn -----------------------------------------------------------------------------------
 

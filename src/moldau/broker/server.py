@@ -15,6 +15,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import islice
+from math import inf
 from typing import Any, NamedTuple, cast
 
 from moldau.base.limits import (
@@ -36,12 +37,14 @@ from moldau.broker.handshakes import Handshakes
 from moldau.broker.intake import Intake
 from moldau.broker.metrics.counters import Metrics
 from moldau.broker.other_protocols import complaint, other_protocol
+from moldau.broker.paced_arrivals import PacedArrivals
 from moldau.broker.seldom import Seldom
 from moldau.broker.slot import Answer
 from moldau.config.listeners import Endpoint
 from moldau.runtime.line import Line
 from moldau.runtime.ports import Listener, Runtime, Stream, Timer
 from moldau.runtime.tls import TlsContext, TlsError, TlsStream
+from moldau.security.connection_rates import ConnectionRates
 from moldau.wire.frames import WireError
 
 log = logging.getLogger(__name__)
@@ -120,6 +123,9 @@ class Server:
         self._per_ip: dict[str, int] = {}
         """Those that are served, and those that wait."""
         self._waiting: deque[Waiting] = deque()
+        self.rates: ConnectionRates | None = None
+        """While there is a limit on how fast connections may come."""
+        self._paced: dict[str, PacedArrivals] = {}
         self._ended: deque[Connection] = deque()
         """By their clients, and not closed here yet."""
         self._opened: deque[Connection] = deque()
@@ -172,6 +178,29 @@ class Server:
         self._admit_waiting()
 
     def _accept(self, stream: Stream | TlsStream, listener_name: str) -> None:
+        if self.rates is None:
+            self._let_in(stream, listener_name)
+            return
+        paced = self._paced.get(listener_name)
+        if paced is None:
+            paced = self._paced[listener_name] = PacedArrivals(
+                self.rates,
+                self.clock,
+                self.tasks,
+                self.metrics,
+                listener_name,
+                self._let_in,
+                self._may_wait,
+                is_protected=listener_name == self.protected_listener,
+                wait_s_max=self._idle_s_max if self._idle_s_max > 0 else inf,
+            )
+        paced.take(stream)
+
+    def _may_wait(self) -> bool:
+        """Whether there is room for one more connection that waits, for whatever it waits."""
+        return len(self._waiting) + sum(map(len, self._paced.values())) < self._waiting_max
+
+    def _let_in(self, stream: Stream | TlsStream, listener_name: str) -> None:
         ip = stream.peer[0]
         count = self._per_ip.get(ip, 0)
         if count >= self.connections_per_ip_max:
@@ -180,7 +209,7 @@ class Server:
             return
         if not self._has_room(listener_name) and self._silence is None:
             self._silence = self.tasks.call_later(SILENT_S_MAX, self._end_silent)
-        if not self._has_room(listener_name) and len(self._waiting) >= self._waiting_max:
+        if not self._has_room(listener_name) and not self._may_wait():
             self._say(f"a connection of {ip} is refused: {len(self.connections)} are there", self._bound)
             stream.close()
             return
@@ -379,6 +408,8 @@ class Server:
         self._handshakes.close()
         for waiting in self._waiting:
             waiting.stream.close()
+        for paced in self._paced.values():
+            paced.close()
         self._waiting.clear()
         for connection in list(self.connections):
             connection.close(None)

@@ -10,6 +10,7 @@ from typing import Any
 
 from moldau.config.authorization_keys import AUTHORIZATION
 from moldau.config.key import Check, Key, Range, Type, Update
+from moldau.config.quota_keys import QUOTAS
 from moldau.config.replication_keys import REPLICATION
 from moldau.config.sasl_keys import SASL
 from moldau.config.ssl_keys import HTTP_SSL, SSL
@@ -458,6 +459,7 @@ BROKER_KEY_GROUPS = (
     ("TLS", SSL),
     ("SASL", SASL),
     ("Who may do what", AUTHORIZATION),
+    ("Client quotas", QUOTAS),
     ("The cluster and replication", REPLICATION),
     ("Topics", TOPICS),
     ("The log", LOG + LOG_DEFAULTS),

@@ -26,8 +26,6 @@ _REASONS = {
         controller.quorum.request.timeout.ms int 0..
         controller.quorum.retry.backoff.ms int 0..
         controller.quorum.voters list
-        controller.quota.window.num int 1..
-        controller.quota.window.size.seconds int 1..
         controller.socket.timeout.ms int
         early.start.listeners list
         initial.broker.registration.timeout.ms int
@@ -155,7 +153,6 @@ _REASONS = {
         group.coordinator.background.threads int 1..
         group.coordinator.cached.buffer.max.bytes int cluster-wide 524288..
         group.coordinator.threads int 1..
-        max.connection.creation.rate int cluster-wide 0..
         max.connections.per.ip.overrides string cluster-wide
         num.io.threads int cluster-wide 1..
         num.network.threads int cluster-wide 1..
@@ -183,8 +180,6 @@ _REASONS = {
         metrics.num.samples int 1..
         metrics.recording.level string
         metrics.sample.window.ms long 1..
-        quota.window.num int 1..
-        quota.window.size.seconds int 1..
         telemetry.max.bytes int 1..
     """,
 }

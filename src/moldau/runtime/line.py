@@ -29,6 +29,9 @@ T = TypeVar("T")
 Slices: TypeAlias = Generator[None, None, T]
 """Work that yields where it can pause, and returns what it has come to."""
 
+NoteStep: TypeAlias = Callable[[float, float], object]
+"""Told when a step began and ended."""
+
 SLICE_S = 0.004
 """Long against the 0.1 ms that a turn of the loop costs by itself, short against what a client notices."""
 
@@ -145,18 +148,18 @@ class Line:
         self.call(lambda: None if turn.done() else turn.set_result(None))
         await turn
 
-    async def sharing_turns(self, work: Coroutine[Any, Any, T]) -> T:
+    async def sharing_turns(self, work: Coroutine[Any, Any, T], note: NoteStep | None = None) -> T:
         """What a coroutine comes to. Many may start at the same time: one that finds a turn used up begins in line, and
-        its own steps count."""
+        its own steps count. `note` is told when each of them began and ended."""
         try:
             if self.this_turn.is_used_up:
                 await self.turn()
-            return await self._measured(work)
+            return await self._measured(work, note)
         finally:
             work.close()  # where it has not begun
 
     @coroutine
-    def _measured(self, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+    def _measured(self, work: Coroutine[Any, Any, T], note: NoteStep | None) -> Generator[Any, Any, T]:
         step: Callable[[], Any] = partial(work.send, None)
         while True:
             start_s = self.clock.monotonic()
@@ -166,7 +169,10 @@ class Line:
                 value: T = end.value
                 return value
             finally:
-                self.this_turn.spend(self.clock.monotonic() - start_s)
+                stop_s = self.clock.monotonic()
+                self.this_turn.spend(stop_s - start_s)
+                if note is not None:
+                    note(start_s, stop_s)
             try:
                 step = partial(work.send, (yield waits_for))
             except BaseException as error:  # of what it waits for: the work's to handle

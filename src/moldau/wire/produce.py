@@ -320,23 +320,24 @@ def pack_lone_produced(
     base_offset: int,
     append_time_ms: int,
     log_start_offset: int,
+    throttle_ms: int = 0,
 ) -> bytes:
     """The whole frame for one batch that was appended, which nearly all are."""
     if version >= FLEXIBLE_FROM:
         if isinstance(topic, bytes):
             return _ONE_BY_ID.pack(
                 _ONE_BY_ID.size - 4, correlation_id, 2, topic,
-                2, index, 0, base_offset, append_time_ms, log_start_offset, 1, 0,
+                2, index, 0, base_offset, append_time_ms, log_start_offset, 1, throttle_ms,
             )  # fmt: skip
         name = topic.encode()
         if len(name) < 127:  # its length fits one byte
             layout = _one_by_name(len(name))
             return layout.pack(
                 layout.size - 4, correlation_id, 2, len(name) + 1, name,
-                2, index, 0, base_offset, append_time_ms, log_start_offset, 1, 0,
+                2, index, 0, base_offset, append_time_ms, log_start_offset, 1, throttle_ms,
             )  # fmt: skip
     produced = (index, 0, base_offset, append_time_ms, log_start_offset, (), None, None)
-    return pack_produce_response(correlation_id, version, [(topic, [produced])])
+    return pack_produce_response(correlation_id, version, [(topic, [produced])], throttle_ms)
 
 
 def _pack_flexible(

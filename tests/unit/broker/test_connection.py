@@ -105,9 +105,7 @@ class FakeServer:
         self.clock = SimpleNamespace(monotonic=lambda: self.now_s)
         self.soon: deque[Callable[[], object]] = deque()
         self.later: list[Callable[[], object]] = []
-        self.tasks = SimpleNamespace(
-            call_soon=self.soon.append, call_later=lambda delay_s, callback: self.later.append(callback)
-        )
+        self.tasks = SimpleNamespace(call_soon=self.soon.append, call_later=self._call_later)
         self.line = Line(self.clock, self.tasks)  # type: ignore[arg-type]
         self.intake = Intake(self.clock, self.tasks, 10 << 20)  # type: ignore[arg-type]
         self.backlog = Backlog()
@@ -116,6 +114,10 @@ class FakeServer:
         self.receive_view = self.receive_buffer = memoryview(bytearray(limits.RECEIVE_BUFFER_BYTES))
         self.closed: list[Connection] = []
         self.failure: BaseException | None = None
+
+    def _call_later(self, _delay_s: float, callback: Callable[[], object]) -> Any:
+        self.later.append(callback)
+        return SimpleNamespace(cancel=lambda: self.later.remove(callback))
 
     def on_connection_closed(self, connection: Connection) -> None:
         self.closed.append(connection)
@@ -608,6 +610,7 @@ def test_a_muted_connection_is_answered_and_not_read_until_all_its_pauses_are_ov
     peer.connection.mute(1.0)
     peer.stream.give(request(1) + request(2))
     assert peer.numbers() == [] and peer.stream.readable is None
+    peer.server.now_s = 1.0
     peer.server.later.pop(0)()
     peer.server.turn()
     peer.stream.give()
@@ -616,20 +619,25 @@ def test_a_muted_connection_is_answered_and_not_read_until_all_its_pauses_are_ov
     assert peer.numbers() == [1] and peer.stream.readable is None, (
         "its own pause, and what came behind it waits"
     )
+    peer.server.now_s = 1.5
     peer.connection.mute(1.0)
+    peer.server.now_s = 2.0
     peer.server.later.pop(0)()
     peer.server.turn()
     assert peer.numbers() == [1]
+    peer.server.now_s = 2.5
     peer.server.later.pop(0)()
     peer.server.turn()
     assert peer.numbers() == [1, 2] and peer.stream.readable is None
 
 
-def test_a_muted_connection_that_is_closed_stays_closed() -> None:
+def test_a_muted_connection_that_is_closed_stays_closed_and_leaves_no_timer() -> None:
     peer = Peer()
     peer.connection.mute(1.0)
+    peer.connection.mute(2.0)
+    assert len(peer.server.later) == 1
     peer.connection.close(None)
-    peer.server.later.pop(0)()
+    assert not peer.server.later
     assert not peer.stream.is_open and peer.stream.readable is None
 
 

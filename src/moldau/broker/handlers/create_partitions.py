@@ -3,7 +3,7 @@
 - v0: the first
 - v1: the client waits where it is throttled (KIP-219)
 - v2: flexible encoding (KIP-482)
-- v3: KIP-599, THROTTLING_QUOTA_EXCEEDED, which is never answered here
+- v3: KIP-599, THROTTLING_QUOTA_EXCEEDED; before, who is over the quota only waits
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from moldau.broker.answers.topics import CreatePartitionsResponse, CreatePartiti
 from moldau.broker.guard import may
 from moldau.broker.interface import AdminBroker, Request, RequestContext
 from moldau.broker.paced import paced
+from moldau.broker.throttling import mutations_of
 from moldau.controller.slices import times_named
 from moldau.controller.topics import MorePartitions
 from moldau.runtime.line import in_line
@@ -22,6 +23,7 @@ API_KEY = 37
 VERSIONS = (0, 3)
 
 ALTER_TOPIC = right("CreatePartitions", Operation.ALTER, Resource.TOPIC)
+STRICT_SINCE_VERSION = 3
 
 
 def is_forwarded(_request: Request) -> bool:
@@ -32,11 +34,14 @@ def is_forwarded(_request: Request) -> bool:
 async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> CreatePartitionsResponse:
     topics = await paced(context, _more_partitions, request.topics)
     topics, denied = await _asked(broker, context, topics)
-    outcomes = await broker.controller.create_partitions(topics, validate_only=request.validate_only)
+    quota = mutations_of(broker, context, STRICT_SINCE_VERSION)
+    outcomes = await broker.controller.create_partitions(
+        topics, validate_only=request.validate_only, charge=quota.charge
+    )
     results = [
         CreatePartitionsTopicResult(outcome.name, outcome.error, outcome.message) for outcome in outcomes
     ]
-    return CreatePartitionsResponse((*results, *denied))
+    return CreatePartitionsResponse((*results, *denied), quota.throttle_ms)
 
 
 async def _asked(

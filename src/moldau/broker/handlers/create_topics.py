@@ -4,7 +4,7 @@
 - v3: the client waits where it is throttled (KIP-219)
 - v4: KIP-464, the numbers of partitions and replicas may be left to the broker
 - v5: KIP-525, the answer has the settings that the topic got, as they are in force; flexible encoding (KIP-482)
-- v6: KIP-599, THROTTLING_QUOTA_EXCEEDED, which is never answered here
+- v6: KIP-599, THROTTLING_QUOTA_EXCEEDED; before, who is over the quota only waits
 - v7: KIP-516, the answer has the topic's id
 
 The decisions and their texts are in `controller.topics`.
@@ -17,6 +17,7 @@ from moldau.broker.answers.topics import CreatableTopicResult, CreateTopicsRespo
 from moldau.broker.guard import may, may_quietly
 from moldau.broker.interface import AdminBroker, Request, RequestContext
 from moldau.broker.paced import paced
+from moldau.broker.throttling import mutations_of
 from moldau.config.describe import effective_topic
 from moldau.controller.slices import times_named
 from moldau.controller.topics import METADATA_TOPIC, CreateOutcome, NewTopic
@@ -33,6 +34,7 @@ DESCRIBE_CONFIGS = right("CreateTopics", Operation.DESCRIBE_CONFIGS, Resource.TO
 
 NOT_AUTHORIZED = "Authorization failed."
 SETTINGS_SINCE_VERSION = 5
+STRICT_SINCE_VERSION = 6
 CONFIGS_LOOKED_AT = CONFIGS_PER_RESOURCE_MAX + 1
 """One more than may be is enough to be refused for: the rest is not looked at."""
 
@@ -45,10 +47,13 @@ def is_forwarded(_request: Request) -> bool:
 async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> CreateTopicsResponse:
     topics = await paced(context, _new_topic, request.topics)
     topics, denied = await _asked(broker, context, topics)
-    outcomes = await broker.controller.create_topics(topics, validate_only=request.validate_only)
+    quota = mutations_of(broker, context, STRICT_SINCE_VERSION)
+    outcomes = await broker.controller.create_topics(
+        topics, validate_only=request.validate_only, charge=quota.charge
+    )
     with_settings = context.version >= SETTINGS_SINCE_VERSION
     answers = await paced(context, lambda outcome: _answer(broker, context, outcome, with_settings), outcomes)
-    return CreateTopicsResponse((*answers, *denied))
+    return CreateTopicsResponse((*answers, *denied), quota.throttle_ms)
 
 
 async def _asked(

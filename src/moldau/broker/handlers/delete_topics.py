@@ -4,7 +4,7 @@
 - v2: the client waits where it is throttled (KIP-219)
 - v3: TOPIC_DELETION_DISABLED, which is INVALID_REQUEST before
 - v4: flexible encoding (KIP-482)
-- v5: KIP-599, the answer has a text
+- v5: KIP-599, THROTTLING_QUOTA_EXCEEDED; before, who is over the quota only waits. The answer has a text
 - v6: KIP-516, topics also by id
 """
 
@@ -15,6 +15,7 @@ from moldau.broker.answers.topics import DeletableTopicResult, DeleteTopicsRespo
 from moldau.broker.guard import may, may_quietly
 from moldau.broker.interface import AdminBroker, Request, RequestContext
 from moldau.broker.paced import paced
+from moldau.broker.throttling import mutations_of
 from moldau.controller.slices import times_named
 from moldau.controller.topics import DeleteOutcome, TopicReference
 from moldau.runtime.line import in_line
@@ -29,6 +30,7 @@ DESCRIBE_TOPIC = right("DeleteTopics", Operation.DESCRIBE, Resource.TOPIC)
 DELETE_TOPIC = right("DeleteTopics", Operation.DELETE, Resource.TOPIC)
 
 BY_ID_SINCE_VERSION = 6
+STRICT_SINCE_VERSION = 5
 DISABLED_SINCE_VERSION = 3
 
 
@@ -38,6 +40,7 @@ def is_forwarded(_request: Request) -> bool:
 
 
 async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> DeleteTopicsResponse:
+    quota = mutations_of(broker, context, STRICT_SINCE_VERSION)
     if context.version >= BY_ID_SINCE_VERSION:
         topics = await paced(
             context, lambda topic: TopicReference(topic.name, topic.topic_id), request.topics
@@ -45,9 +48,9 @@ async def handle(broker: AdminBroker, context: RequestContext, request: Request)
     else:
         topics = await paced(context, TopicReference, request.topic_names)
     topics, denied = await _asked(broker, context, topics)
-    outcomes = await broker.controller.delete_topics(topics)
+    outcomes = await broker.controller.delete_topics(topics, charge=quota.charge)
     answers = await paced(context, lambda outcome: _answer(context, outcome), outcomes)
-    return DeleteTopicsResponse((*answers, *denied))
+    return DeleteTopicsResponse((*answers, *denied), quota.throttle_ms)
 
 
 async def _asked(

@@ -47,6 +47,7 @@ from moldau.broker.producing import (
     packed_refusals,
     refusal_as_a_whole,
     refused,
+    throttle_ms_of,
 )
 from moldau.broker.slot import Answer, Slot
 from moldau.records.batch import ATTRIBUTES_POSITION as FLAGS
@@ -191,12 +192,14 @@ def _append_lone(
         )
     except OSError:  # not to be tried again: the batch may have its offset, and its time of append, already
         why_not = refused(broker, index, ErrorCode.kafka_storage_error)
-        return packed_refusals(broker, connection, correlation_id, version, [(topic, [why_not])])
+        throttle_ms = throttle_ms_of(broker, connection, len(frame))
+        return packed_refusals(broker, connection, correlation_id, version, [(topic, [why_not])], throttle_ms)
     if error:
         if error not in DECIDED_BY_THE_LOG:
             return _NOT_APPENDED
         why_not = refused(broker, index, error, message, log_start_offset)
-        return packed_refusals(broker, connection, correlation_id, version, [(topic, [why_not])])
+        throttle_ms = throttle_ms_of(broker, connection, len(frame))
+        return packed_refusals(broker, connection, correlation_id, version, [(topic, [why_not])], throttle_ms)
     if not is_duplicate:
         traffic = partition.traffic
         traffic.batches_in += 1
@@ -206,11 +209,12 @@ def _append_lone(
         slot = connection.park(is_produce=True)
         produced = correlation_id, version, topic, index, base_offset, append_time_ms, log_start_offset
         deadline_s = broker.clock.monotonic() + timeout_ms / 1000
-        on_committed = partial(_answer_lone, broker, connection, slot, produced)
+        on_committed = partial(_answer_lone, broker, connection, slot, len(frame), produced)
         partition.when_committed(last_offset + 1, deadline_s, on_committed)
         return None
+    throttle_ms = 0 if broker.throttling is None else throttle_ms_of(broker, connection, len(frame))
     return pack_lone_produced(
-        correlation_id, version, topic, index, base_offset, append_time_ms, log_start_offset
+        correlation_id, version, topic, index, base_offset, append_time_ms, log_start_offset, throttle_ms
     )
 
 
@@ -218,16 +222,18 @@ def _answer_lone(
     broker: ProducingBroker,
     connection: Connection,
     slot: Slot,
+    size: int,
     produced: tuple[int, int, str | bytes, int, int, int, int],
     error: ErrorCode,
 ) -> None:
     """The in-sync replicas have the batch, or why that is not known."""
+    throttle_ms = throttle_ms_of(broker, connection, size)
     if not error:
-        slot.fill(pack_lone_produced(*produced))
+        slot.fill(pack_lone_produced(*produced, throttle_ms))
         return
     correlation_id, version, topic, index, *_ = produced
     answers = [(topic, [refused(broker, index, error)])]
-    slot.fill(packed_refusals(broker, connection, correlation_id, version, answers))
+    slot.fill(packed_refusals(broker, connection, correlation_id, version, answers, throttle_ms))
 
 
 def _last_of_each(topics: list[TopicRecords]) -> list[TopicRecords]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from moldau import __version__
 from moldau.base.errors import ErrorCode
 from moldau.base.ids import TopicPartition
+from moldau.broker.client_quotas import ClientQuotas
 from moldau.broker.data_folders import folder_samples
 from moldau.broker.metrics.cleaner import cleaner_samples
 from moldau.broker.metrics.counters import Metrics
@@ -53,6 +54,7 @@ class BrokerMetrics:
     def samples(self) -> Samples:
         broker = self._broker
         yield from counter_samples(broker.metrics)
+        yield from quota_samples(broker.metrics, broker.client_quotas)
         yield from topic_samples(broker.replicas.traffic, list(broker.partitions.values()))
         yield from standing_samples(broker)
         denials = 0 if broker.guard is None else broker.guard.denials
@@ -90,6 +92,7 @@ def counter_samples(metrics: Metrics) -> Samples:
         ("moldau_connections_held_back_total", metrics.connections_held_back),
         ("moldau_tls_handshakes_total", metrics.tls_handshakes),
         ("moldau_tls_handshakes_failed_total", metrics.tls_handshakes_failed),
+        ("moldau_connections_paced_total", metrics.connections_paced),
         ("moldau_malformed_requests_total", metrics.malformed_requests),
         ("moldau_unsupported_requests_total", metrics.unsupported_requests),
         ("moldau_authentications_total", metrics.authentications),
@@ -104,6 +107,15 @@ def counter_samples(metrics: Metrics) -> Samples:
     ):
         yield plain(name, value)
     yield from _api_samples(metrics)
+
+
+def quota_samples(metrics: Metrics, quotas: ClientQuotas) -> Samples:
+    for name, counts in (
+        ("moldau_throttled_requests_total", metrics.throttled),
+        ("moldau_throttle_seconds_total", metrics.throttle_s),
+        ("moldau_quota_clients", quotas.meters.counted),
+    ):
+        yield Sample(name, tuple((labelled(quota=quota), count) for quota, count in sorted(counts.items())))
 
 
 def _api_samples(metrics: Metrics) -> Samples:

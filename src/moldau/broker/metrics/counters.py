@@ -63,6 +63,7 @@ class Metrics:
     connections_held_back: int = 0
     tls_handshakes: int = 0
     tls_handshakes_failed: int = 0
+    connections_paced: int = 0
     malformed_requests: int = 0
     unsupported_requests: int = 0
     authentications: int = 0
@@ -74,7 +75,14 @@ class Metrics:
     cold_reads: int = 0
     flushes: int = 0
     read_errors: int = 0
+    throttled: dict[str, int] = field(default_factory=dict)
+    throttle_s: dict[str, float] = field(default_factory=dict)
+    """Answers to clients that were over a quota, and how long these wait, by the quota's kind."""
     apis: dict[str, ApiFigures] = field(default_factory=dict)
+
+    def note_throttled(self, quota: str, wait_s: float) -> None:
+        self.throttled[quota] = self.throttled.get(quota, 0) + 1
+        self.throttle_s[quota] = self.throttle_s.get(quota, 0.0) + wait_s
 
     @property
     def requests(self) -> dict[str, int]:

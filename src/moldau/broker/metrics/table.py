@@ -70,6 +70,21 @@ SECTIONS: Final[dict[str, tuple[Family, ...]]] = {
         _counter("moldau_network_received_bytes_total", "Bytes received from clients."),
         _counter("moldau_network_sent_bytes_total", "Bytes sent to clients."),
     ),
+    "Client quotas": (
+        _counter(
+            "moldau_throttled_requests_total",
+            "Requests of clients over a quota, by its kind: produce, fetch, request (time), controller_mutation.",
+            "quota",
+        ),
+        _counter("moldau_throttle_seconds_total", "Seconds that these clients had to wait.", "quota"),
+        _gauge(
+            "moldau_quota_clients", "Users and client ids whose use of a quota is counted of late.", "quota"
+        ),
+        _counter(
+            "moldau_connections_paced_total",
+            "New connections that came faster than they may, and waited or were closed.",
+        ),
+    ),
     "Topics": (
         _counter(
             "moldau_topic_received_bytes_total",

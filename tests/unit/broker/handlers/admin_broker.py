@@ -48,6 +48,7 @@ class AdminBroker:
         self.channel = self
         self.kept_answers = KeptAnswers()
         self.guard: Guard | None = None
+        self.throttling = None
 
     async def create_topics(self, topics: Any) -> list[tuple[Any, str | None]]:
         """As the channel to the controller does it."""

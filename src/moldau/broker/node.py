@@ -85,6 +85,8 @@ WILDCARDS = ("", "0.0.0.0", "::")
 
 
 class Broker:
+    throttling: Throttling | None = None
+
     def __init__(
         self,
         config: BrokerConfig,
@@ -141,7 +143,6 @@ class Broker:
         self._topic_configs = TopicConfigs()
         self._process_id = process_id  # only told to people, in the lock of the data folder
         self.line = Line(runtime.clock, runtime.tasks)
-        self.throttling: Throttling | None = None
         self._dispatcher = Dispatcher(self, ROUTES)
         self._server = Server(
             runtime,
@@ -159,12 +160,12 @@ class Broker:
         self.outward: Runtime
         """The world as whoever connects to other brokers sees it."""
         self._authentication = authentication_of(self, config, self._dispatcher, self._server)
-        self.client_quotas = ClientQuotas(self, self._server)
         self._join_cluster(store, boot_id)
 
     def _join_cluster(self, store: Store, boot_id: str) -> None:
         """The parts by which this broker is one of several."""
         runtime = self.runtime
+        self.client_quotas = ClientQuotas(self, self._server)
         login = login_of(self.config)
         outward = self.outward = self.tls.for_peers(self.config)
         self.peers: Peers = Peers(outward, f"broker {self.node_id}", self._address_of, login=login)

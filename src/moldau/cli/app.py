@@ -30,6 +30,7 @@ COMMANDS = {
     "user": "Create, list and delete users with passwords (SCRAM).",
     "acl": "Say who may do what, with ACLs.",
     "config": "Read and change the configuration of topics and brokers.",
+    "quota": "How much users, client ids and addresses may use.",
     "certs": "Make an authority, and certificates for brokers and clients.",
     "profile": "Name the settings of a cluster: address, certificates, user.",
     "log": "Dump, verify and measure the files of a data folder.",

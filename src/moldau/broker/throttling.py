@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 WRITE_TXN_MARKERS = 27
 METADATA_THROTTLES_SINCE = 3
 LENGTH_BYTES = 2
-QUOTA_EXCEEDED = "The throttling quota has been exceeded."
 _INT32 = Struct(">i")
 T = TypeVar("T")
 
@@ -211,7 +210,7 @@ class Mutations:
         now_ms = int(self._clock.monotonic() * 1000)
         if self._is_strict and (wait_ms := self._bucket.throttle_ms(now_ms)):
             self._until_ms = now_ms + wait_ms
-            raise KafkaError(ErrorCode.throttling_quota_exceeded, QUOTA_EXCEEDED)
+            raise KafkaError(ErrorCode.throttling_quota_exceeded)
         self._bucket.take(partitions, now_ms)
         if not self._is_strict and (wait_ms := self._bucket.throttle_ms(now_ms)):
             self._until_ms = now_ms + wait_ms

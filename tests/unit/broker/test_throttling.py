@@ -415,7 +415,7 @@ def test_partitions_are_created_and_deleted_within_a_quota(stage: Stage) -> None
             timeout=1000, validate_only=False,
         )  # fmt: skip
         assert answer.results[0].error_code is ErrorCode.throttling_quota_exceeded
-        assert answer.results[0].error_message == "The throttling quota has been exceeded."
+        assert answer.results[0].error_message is None
         answer = await client.ask(
             "DeleteTopics", 6, topics=(SimpleNamespace(name="one", topic_id=None),), timeout=1000
         )

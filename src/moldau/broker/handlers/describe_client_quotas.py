@@ -31,7 +31,7 @@ def handle(
         found = yield from find_quotas(broker.image, components, strict=request.strict)
     except KafkaError as error:
         return DescribeClientQuotasResponse(None, error.code, error.message)
-    return DescribeClientQuotasResponse(tuple(map(_described, found)))
+    return DescribeClientQuotasResponse(tuple(map(_described, found)), error_message="")  # as Kafka
 
 
 def _described(found: QuotaEntry) -> DescribedQuotas:

@@ -61,6 +61,9 @@ class Outgoing:
     def _pause_or_resume(self) -> None:
         """Something has gone out: more requests may be read now."""
 
+    def close(self, reason: str | None) -> None:
+        """It ends here."""
+
     def _fail(self, error: OSError) -> None:
         """Nothing can go out any more."""
 

@@ -10,12 +10,17 @@ from __future__ import annotations
 
 from moldau.base.errors import ErrorCode, KafkaError
 from moldau.broker.answers.quotas import AlterClientQuotasResponse, AlteredQuotas, QuotaEntity
+from moldau.broker.guard import may
 from moldau.broker.interface import AdminBroker, Request, RequestContext
 from moldau.broker.paced import paced
 from moldau.controller.quotas import QuotaAlteration, QuotaOutcome
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 API_KEY = 49
 VERSIONS = (0, 1)
+
+ALTER_CONFIGS = right("AlterClientQuotas", Operation.ALTER_CONFIGS, Resource.CLUSTER)
 
 
 def is_forwarded(_request: Request) -> bool:
@@ -25,6 +30,9 @@ def is_forwarded(_request: Request) -> bool:
 
 async def handle(broker: AdminBroker, context: RequestContext, request: Request) -> AlterClientQuotasResponse:
     wanted = await paced(context, _alteration, request.entries)
+    if not may(broker, context, ALTER_CONFIGS):
+        denied = [QuotaOutcome(one.entity, ALTER_CONFIGS.error, None) for one in wanted]
+        return AlterClientQuotasResponse(tuple(await paced(context, _answer, denied)))
     try:
         outcomes = await broker.controller.alter_quotas(wanted, validate_only=request.validate_only)
     except KafkaError as error:

@@ -15,17 +15,24 @@ from moldau.broker.answers.quotas import (
     QuotaEntity,
     QuotaValue,
 )
+from moldau.broker.guard import may
 from moldau.broker.interface import ClusterView, Request, RequestContext
 from moldau.controller.quotas import QuotaComponent, QuotaEntry, find_quotas
 from moldau.runtime.line import Slices
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 
 API_KEY = 48
 VERSIONS = (0, 1)
+
+DESCRIBE_CONFIGS = right("DescribeClientQuotas", Operation.DESCRIBE_CONFIGS, Resource.CLUSTER)
 
 
 def handle(
     broker: ClusterView, context: RequestContext, request: Request
 ) -> Slices[DescribeClientQuotasResponse]:
+    if not may(broker, context, DESCRIBE_CONFIGS):
+        return DescribeClientQuotasResponse(None, DESCRIBE_CONFIGS.error)
     components = [QuotaComponent(one.entity_type, one.match_type, one.match) for one in request.components]
     try:
         found = yield from find_quotas(broker.image, components, strict=request.strict)

@@ -15,15 +15,19 @@ from moldau.broker.answers.sasl import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from moldau.broker.guard import may
 from moldau.broker.interface import ClusterView, Request, RequestContext
 from moldau.broker.paced import paced
 from moldau.metadata.records import ResourceType
+from moldau.security.acls import Operation, Resource
+from moldau.security.rights import right
 from moldau.security.sasl import DECOYS
 from moldau.security.sasl.credentials import Mechanism, credential_of
 
 API_KEY = 50
 VERSIONS = (0, 0)
 
+DESCRIBE_CLUSTER = right("DescribeUserScramCredentials", Operation.DESCRIBE, Resource.CLUSTER)
 TWICE = "Cannot describe SCRAM credentials for the same user twice in a single request: "
 NOT_THERE = "Attempt to describe a user credential that does not exist: "
 
@@ -31,6 +35,11 @@ NOT_THERE = "Attempt to describe a user credential that does not exist: "
 async def handle(
     broker: ClusterView, context: RequestContext, request: Request
 ) -> DescribeUserScramCredentialsResponse:
+    if not may(broker, context, DESCRIBE_CLUSTER):
+        denied = DescribeUserScramCredentialsResult("", DESCRIBE_CLUSTER.error)
+        return DescribeUserScramCredentialsResponse(
+            (denied,) * len(request.users or ()), DESCRIBE_CLUSTER.error
+        )
     asked = Counter(user.name for user in request.users or ())
     users = broker.image.configs_of(ResourceType.USER)
 

@@ -315,3 +315,42 @@ def test_without_an_authorizer_everyone_may_do_everything() -> None:
     with Cluster(topics={"orders": 1}) as running:
         asker = Asker(running.bootstrap_servers, ELSEWHERE)
         assert produced(asker, "orders") == [0] and fetched(asker, "orders") == [0]
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "asked", "results"),
+    [
+        ("DescribeClientQuotas", 1, {"components": (), "strict": False}, "entries"),
+        (
+            "AlterClientQuotas",
+            1,
+            {
+                "entries": [
+                    {
+                        "entity": [{"entity_type": "user", "entity_name": "alice"}],
+                        "ops": [{"key": "producer_byte_rate", "value": 1.0, "remove": False}],
+                    }
+                ],
+                "validate_only": False,
+            },
+            "entries",
+        ),
+        ("DescribeUserScramCredentials", 0, {"users": [{"name": "alice"}]}, "results"),
+        (
+            "AlterUserScramCredentials",
+            0,
+            {"deletions": [{"name": "alice", "mechanism": 1}], "upsertions": ()},
+            "results",
+        ),
+    ],
+)
+def test_users_and_quotas_are_for_those_who_may_manage_the_cluster(
+    stranger: Asker, admin: Asker, api: str, version: int, asked: dict[str, Any], results: str
+) -> None:
+    denied = stranger.ask(api, version, asked)
+    errors = {one.error_code for one in getattr(denied, results) or ()}
+    assert errors | {getattr(denied, "error_code", 0)} - {0} == {ErrorCode.cluster_authorization_failed}
+    allowed = admin.ask(api, version, asked)
+    assert ErrorCode.cluster_authorization_failed not in {
+        one.error_code for one in getattr(allowed, results) or () if hasattr(one, "error_code")
+    } | {getattr(allowed, "error_code", 0)}

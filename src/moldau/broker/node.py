@@ -10,7 +10,6 @@ recovered at the next start. So does the failure of all data folders; one that f
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -38,6 +37,7 @@ from moldau.broker.replicas import Replicas
 from moldau.broker.sasl import authentication_of, login_of, no_web
 from moldau.broker.seldom import Seldom
 from moldau.broker.server import Server
+from moldau.broker.settings import epoch_in, fetcher_settings, quota_window
 from moldau.broker.standing import standing_health
 from moldau.broker.throttling import Throttling
 from moldau.broker.tls import BrokerTls
@@ -65,10 +65,8 @@ from moldau.metadata.records import (
 )
 from moldau.peers.peers import Peers
 from moldau.replication.fetch_session import FetchSessions, TopicRef
-from moldau.replication.fetcher import FetcherSettings
 from moldau.replication.fetchers import Fetchers
 from moldau.replication.partition import Partition
-from moldau.replication.quota import QuotaWindow
 from moldau.replication.replication import Replication
 from moldau.runtime.line import Line
 from moldau.runtime.ports import Address, Listener, Runtime
@@ -115,7 +113,7 @@ class Broker:
         self.log_manager: LogManager
         self.log_cleaner: LogCleaner
         self.coordinators: Coordinators
-        self.replication = Replication(self.node_id, runtime, _quota_window(config))
+        self.replication = Replication(self.node_id, runtime, quota_window(config))
         self.replication.replica_lag_max_s = config["replica.lag.time.max.ms"] / 1000
         self.replication.is_eligible = self._is_eligible
         self.long_polls = self.replication.long_polls
@@ -143,6 +141,12 @@ class Broker:
         self._topic_configs = TopicConfigs()
         self._process_id = process_id  # only told to people, in the lock of the data folder
         self.line = Line(runtime.clock, runtime.tasks)
+        self._make_doors()
+        self._join_cluster(store, boot_id)
+
+    def _make_doors(self) -> None:
+        """The parts by which clients come in."""
+        config, runtime = self.config, self.runtime
         self._dispatcher = Dispatcher(self, ROUTES)
         self._server = Server(
             runtime,
@@ -157,15 +161,14 @@ class Broker:
             queued_bytes_max=config["queued.max.request.bytes"],
         )
         self.tls = BrokerTls(runtime)
-        self.outward: Runtime
-        """The world as whoever connects to other brokers sees it."""
         self._authentication = authentication_of(self, config, self._dispatcher, self._server)
-        self._join_cluster(store, boot_id)
+        self.client_quotas = ClientQuotas(self, self._server)
 
     def _join_cluster(self, store: Store, boot_id: str) -> None:
         """The parts by which this broker is one of several."""
         runtime = self.runtime
-        self.client_quotas = ClientQuotas(self, self._server)
+        self.outward: Runtime
+        """The world as whoever connects to other brokers sees it."""
         login = login_of(self.config)
         outward = self.outward = self.tls.for_peers(self.config)
         self.peers: Peers = Peers(outward, f"broker {self.node_id}", self._address_of, login=login)
@@ -365,7 +368,7 @@ class Broker:
             self.node_id,
             lambda: self.registrar.epoch,
             self.log_manager.write_checkpoints_of,
-            _fetcher_settings(config),
+            fetcher_settings(config),
             self.replication.follower_throttle,
         )
         return last_epoch
@@ -376,7 +379,7 @@ class Broker:
         paths = [f"{folder}/{names.CLEAN_SHUTDOWN}" for folder in self.config.log_dirs]
         if not all(disk.exists(path) for path in paths):
             return NO_EPOCH
-        epochs = {_epoch_in(disk.read(path)) for path in paths}
+        epochs = {epoch_in(disk.read(path)) for path in paths}
         return epochs.pop() if len(epochs) == 1 else NO_EPOCH
 
     def _start_cleaner(self) -> None:
@@ -582,30 +585,5 @@ class Broker:
 BROKER_RECORDS = (BrokerRegistered, BrokerChanged, BrokerUnregistered)
 
 
-def _epoch_in(mark: bytes) -> int:
-    """The broker epoch in the mark of a clean stop; 0 where it says none, as Kafka's older brokers leave it."""
-    try:
-        return int(json.loads(mark)["brokerEpoch"])
-    except (ValueError, KeyError, TypeError):
-        return 0
-
-
 def _is_broker_config(record: Record) -> bool:
     return isinstance(record, ConfigChanged) and record.resource.type is ResourceType.BROKER
-
-
-def _quota_window(config: BrokerConfig) -> QuotaWindow:
-    return QuotaWindow(
-        config["replication.quota.window.num"], config["replication.quota.window.size.seconds"]
-    )
-
-
-def _fetcher_settings(config: BrokerConfig) -> FetcherSettings:
-    return FetcherSettings(
-        max_wait_ms=config["replica.fetch.wait.max.ms"],
-        min_bytes=config["replica.fetch.min.bytes"],
-        max_bytes=config["replica.fetch.response.max.bytes"],
-        partition_max_bytes=config["replica.fetch.max.bytes"],
-        backoff_max_s=config["replica.fetch.backoff.ms"] / 1000,
-        timeout_s=config["replica.socket.timeout.ms"] / 1000,
-    )

@@ -293,10 +293,8 @@ class Log:
     # Removing what is old
 
     def delete_records_before(self, offset: int) -> None:
-        """Let the log begin at an offset, for good once the log starts are checkpointed. It never moves back.
-
-        Whole segments below go with `remove_old_segments`. KafkaError (offset_out_of_range) beyond the end.
-        """
+        """Let the log begin at an offset, for good once the log starts are checkpointed. It never moves back. Whole
+        segments below go with `remove_old_segments`. KafkaError (offset_out_of_range) beyond the end."""
         if self.failure is not None:
             raise self.failure.with_traceback(None)
         if not 0 <= offset <= self.next_offset:
@@ -510,8 +508,7 @@ class Log:
             raise error
 
     def write_created(self, name_sync: Callable[[], None]) -> None:
-        """For a new log: write its id and make its folder durable, in the background and before its
-        records."""
+        """For a new log: write its id and make its folder durable, in the background and before its records."""
         if self.topic_id is not None:
             self.adopt_topic_id(self.topic_id)
         self._flusher.queue(name_sync)
@@ -532,8 +529,7 @@ class Log:
     # Errors and the end
 
     def note_error(self, error: OSError, wanted_bytes: int = 0) -> None:
-        """A write went wrong, of so many bytes if they are many. What the log holds is not in doubt; whether it can
-        go on is not its to say."""
+        """A write went wrong, of so many bytes if they are many. What is held is not in doubt; others say what now."""
         if self._on_error is not None:
             self._on_error(self, error, wanted_bytes)
 
@@ -581,10 +577,8 @@ class Log:
         if self.failure is not None or self._closing:
             return
         self._closing = True
-        if (
-            self.epochs.changed_from >= self.next_offset
-        ):  # of an epoch without records the next leader makes another
-            self.epochs.note_written()
+        if self.epochs.changed_from >= self.next_offset:
+            self.epochs.note_written()  # of an epoch without records the next leader makes another
         idle = self._flusher.is_idle and self.segments.active.is_sealed
         has_content = self.next_offset > self.log_start_offset or len(self.producing.state) > 0
         if self.next_offset > self._rolling.snapshot_offset and has_content:

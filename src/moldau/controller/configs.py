@@ -164,6 +164,7 @@ def _alter_broker(image: ClusterImage, config: BrokerConfig, asked: Alterations)
             f"{java_list(shared)}"
         )
     if own:
+        _check_values(asked.changes)  # Kafka looks at them first
         raise _bad_request(
             "Cannot update these configs at default cluster level, broker id must be specified: "
             f"{java_list(own)}"
@@ -187,6 +188,16 @@ def _alter_broker(image: ClusterImage, config: BrokerConfig, asked: Alterations)
         raise _bad_request(LOCKED_OUT)
     _check_min_isr(image, asked, configs)
     return _record(image, asked, configs)
+
+
+def _check_values(changes: Sequence[Alteration]) -> None:
+    for change in changes:
+        key = broker_key(change.name)
+        if key is not None and change.operation == Operation.SET:
+            try:
+                key.parse(change.value or "")
+            except ConfigError as error:
+                raise _bad_request(str(error)) from error
 
 
 def _check_min_isr(image: ClusterImage, asked: Alterations, configs: Mapping[str, str]) -> None:

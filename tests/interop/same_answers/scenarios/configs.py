@@ -205,6 +205,18 @@ def incremental_alter_configs(talk: Conversation) -> None:
             ("min.insync.replicas", SUBTRACT, "2"),
         ):
             ask(f"broker {name!r}: {change}", change, kind=BROKER, name=name)
+        for change in (
+            ("ssl.keystore.location", SET, "/x"),
+            ("ssl.key.password", SET, "x"),
+            ("ssl.truststore.certificates", SET, "x"),
+            ("ssl.principal.mapping.rules", SET, "DEFAULT"),
+            ("ssl.allow.dn.changes", SET, "true"),
+            ("security.inter.broker.protocol", SET, "SSL"),
+            ("inter.broker.listener.name", SET, "PLAINTEXT"),
+            ("ssl.client.auth", SET, "sometimes"),
+        ):
+            ask(f"broker {name!r}: {change}", change, kind=BROKER, name=name)
+    ask("a listener of all brokers", ("listener.name.x.ssl.keystore.location", SET, "/x"), kind=BROKER, name="")
     for number in "2", "1":  # and back
         ask(f"a min ISR of {number}", ("min.insync.replicas", SET, number), kind=BROKER, name="", do=True)
         wait_for_value(talk, topic, "min.insync.replicas", number)

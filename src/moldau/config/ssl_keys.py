@@ -8,7 +8,7 @@ from __future__ import annotations
 from moldau.config.key import Check, Key, ListOf, OneOf, Type, Update
 
 PROTOCOLS = ("TLSv1.2", "TLSv1.3")
-_PROTOCOLS_KNOWN = (*PROTOCOLS, "TLSv1.1", "TLSv1")
+PROTOCOLS_KNOWN = (*PROTOCOLS, "TLSv1.1", "TLSv1")
 STORE_TYPES = ("JKS", "PKCS12", "PEM")
 
 
@@ -123,14 +123,14 @@ SSL = (
         "ssl.enabled.protocols",
         Type.LIST,
         ",".join(PROTOCOLS),
-        ListOf(_PROTOCOLS_KNOWN, empty_allowed=False),
+        ListOf(PROTOCOLS_KNOWN, empty_allowed=False),
         "The versions of TLS that may be spoken. Older ones than TLSv1.2 never are.",
     ),
     _key(
         "ssl.protocol",
         Type.STRING,
         "TLSv1.3",
-        OneOf((*_PROTOCOLS_KNOWN, "TLS")),
+        None,
         "The newest version of TLS that may be spoken, of those in `ssl.enabled.protocols`.",
     ),
     _key(

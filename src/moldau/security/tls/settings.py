@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from moldau.config.key import ConfigError
 from moldau.config.listener_settings import ListenerSettings
-from moldau.config.ssl_keys import PROTOCOLS
+from moldau.config.ssl_keys import PROTOCOLS, PROTOCOLS_KNOWN
 from moldau.runtime.tls import ClientAuth, TlsSettings
 from moldau.security.tls.ciphers import ciphers_of
 from moldau.security.tls.stores import Certificate, Read, key_store, trust_store
@@ -65,6 +65,8 @@ def sides_of(settings: ListenerSettings, read: Read) -> Sides:
 def versions_of(settings: ListenerSettings) -> tuple[str, ...]:
     """Of those that are enabled, up to `ssl.protocol`."""
     enabled, newest = settings["ssl.enabled.protocols"], settings["ssl.protocol"]
+    if newest not in (*PROTOCOLS_KNOWN, "TLS"):
+        raise ConfigError(f"ssl.protocol: {newest} is no version of TLS")
     versions = tuple(version for version in PROTOCOLS if version in enabled)
     if settings.is_set("ssl.protocol") and newest in PROTOCOLS:
         versions = tuple(version for version in versions if version <= newest)

@@ -216,7 +216,12 @@ def incremental_alter_configs(talk: Conversation) -> None:
             ("ssl.client.auth", SET, "sometimes"),
         ):
             ask(f"broker {name!r}: {change}", change, kind=BROKER, name=name)
-    ask("a listener of all brokers", ("listener.name.x.ssl.keystore.location", SET, "/x"), kind=BROKER, name="")
+    ask(
+        "a listener of all brokers",
+        ("listener.name.x.ssl.keystore.location", SET, "/x"),
+        kind=BROKER,
+        name="",
+    )
     for number in "2", "1":  # and back
         ask(f"a min ISR of {number}", ("min.insync.replicas", SET, number), kind=BROKER, name="", do=True)
         wait_for_value(talk, topic, "min.insync.replicas", number)

@@ -135,6 +135,7 @@ def test_a_jks_store_is_refused_with_the_line_that_converts_it() -> None:
         (keys("own", **{"ssl.client.auth": "required"}), "whose certificates are good"),
         (keys("own", **{"ssl.client.auth": "requested"}), "whose certificates are good"),
         (keys("own", **{"ssl.truststore.location": "key"}), "key has no certificates in PEM"),
+        (keys("own", **{"ssl.protocol": "SSL"}), "ssl.protocol: SSL is no version of TLS"),
         (keys("own", **{"ssl.enabled.protocols": "TLSv1.1,TLSv1"}), "neither TLSv1.2 nor TLSv1.3 is left"),
         (keys("own", **{"ssl.cipher.suites": "SSL_RSA_WITH_RC4_128_MD5"}), "not known, or not safe: SSL_RSA"),
         (

@@ -54,6 +54,14 @@ class Handshakes:
         else:
             self._begin(stream, done)
 
+    def end_silent(self, number_max: int) -> int:
+        """Where others find no room at all: end some that have waited for their clients for too long."""
+        before = len(self._under_way)
+        for _ in range(number_max):
+            if not self._make_room():
+                break
+        return before - len(self._under_way)
+
     def close(self) -> None:
         self.is_closed = True
         if self._timer is not None:
@@ -85,14 +93,15 @@ class Handshakes:
         stream.close()
         one.done(TlsError(reason))
 
-    def _make_room(self) -> None:
+    def _make_room(self) -> bool:
         oldest_s = self._clock.monotonic() - self._patience_s
         for stream, _ in zip(self._under_way, range(LOOKED_AT_MAX), strict=False):
             if self._under_way[stream].since_s > oldest_s:
-                return
+                return False
             if not stream.waits_for_us:
                 self._end(stream, "it said nothing for a while, and others had no place")
-                return
+                return True
+        return False
 
     def _look(self) -> None:
         """The oldest are the first."""
@@ -100,9 +109,7 @@ class Handshakes:
         for stream in [one for one, under_way in self._under_way.items() if under_way.since_s <= latest_s]:
             self._end(stream, f"the handshake took longer than {TLS_HANDSHAKE_S_MAX:g} s")
         while self._waiting and len(self._under_way) >= self._max:
-            before = len(self._under_way)
-            self._make_room()
-            if len(self._under_way) == before:
+            if not self._make_room():
                 break
             self._fill()
         self._fill()

@@ -281,10 +281,11 @@ class Server:
         late = [one for one in islice(self._opened, SILENT_PER_TURN) if one.last_active_s <= oldest_s]
         for connection in late:
             connection.close(None)
-        if late and self._seldom("silence"):
+        ended = len(late) + self._handshakes.end_silent(SILENT_PER_TURN)
+        if ended and self._seldom("silence"):
             log.warning("connections that say nothing are closed: others find no room")
         if self._waiting and not self._is_closing:
-            pause_s = SILENT_S_MAX if len(late) < SILENT_PER_TURN else SILENT_PAUSE_S
+            pause_s = SILENT_S_MAX if ended < SILENT_PER_TURN else SILENT_PAUSE_S
             self._silence = self.tasks.call_later(pause_s, self._end_silent)
 
     def end(self, connection: Connection) -> None:

@@ -94,8 +94,9 @@ class BrokerTls:
         return {name: one.own for name, one in self._in_force.items()}
 
     def principal_of(self, listener: str, certificate: bytes | None) -> str | None:
-        """Of a client that has shown this certificate, or none; None where no rule gives it a name."""
-        if certificate is None:
+        """Of a client that has shown this certificate, or none; None where no rule gives it a name. With SASL a
+        certificate opens the door, and names nobody."""
+        if certificate is None or self._is_sasl(listener):
             return _ANONYMOUS
         try:
             name = self._in_force[listener].mapping.name_of(subject_of(certificate))
@@ -138,13 +139,18 @@ class BrokerTls:
         """In a thread."""
         stamp = self._stamp(settings)
         try:
-            sides = sides_of(settings, self._runtime.disk.read)
+            is_sasl = self._is_sasl(settings.listener)
+            sides = sides_of(settings, self._runtime.disk.read, is_sasl=is_sasl)
             make = self._runtime.net.tls_context
             server, client = make(sides.server), make(sides.client)
             mapping = PrincipalMapping(settings[MAPPING_RULES])
         except (ConfigError, TlsSettingsError) as error:
             raise ConfigError(f"listener {settings.listener}: {error}") from None
         return InForce(server, client, sides.own, mapping, stamp)
+
+    def _is_sasl(self, listener: str) -> bool:
+        assert self._config is not None
+        return any(one.is_sasl for one in self._config.listeners if one.name == listener)
 
     def _stamp(self, settings: ListenerSettings) -> Stamp:
         """In a thread: it looks at files."""

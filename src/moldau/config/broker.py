@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from moldau.config.key import ConfigError, Key, Update
-from moldau.config.listener_settings import split, unheard
+from moldau.config.listener_settings import PREFIX as LISTENER_PREFIX
+from moldau.config.listener_settings import settings_of, split, unheard
 from moldau.config.listeners import (
     Endpoint,
     checked_advertised,
@@ -114,8 +115,18 @@ class BrokerConfig:
             if key is not None and not key.acts
         ]
         names = [*self._skipped_listeners(), *(endpoint.name for endpoint in self.listeners)]
-        return inert + [
-            f"{name} has no effect: there is no such listener" for name in unheard(self.static, names)
+        absent = [f"{name} has no effect: there is no such listener" for name in unheard(self.static, names)]
+        return [*inert, *absent, *self._certificates_not_asked_for()]
+
+    def _certificates_not_asked_for(self) -> list[str]:
+        """As in Kafka: with SASL, a listener asks for certificates where that is said for it alone."""
+        auth = "ssl.client.auth"
+        if self[auth] == "none":
+            return []
+        return [
+            f"{auth} is for listeners without SASL: set {LISTENER_PREFIX}{one.name.lower()}.{auth} for {one.name}"
+            for one in self.listeners
+            if one.is_tls and one.is_sasl and not settings_of(self, one.name).is_own(auth)
         ]
 
     def topic_default(self, topic_key: str) -> Any:

@@ -131,3 +131,13 @@ def test_the_end_closes_all_and_calls_nobody() -> None:
     assert second.is_closed
     stage.pass_time(60)
     assert stage.ended == []
+
+
+def test_where_others_find_no_room_at_all_those_who_say_nothing_are_ended_some_at_a_time() -> None:
+    stage = Stage(at_once_max=100)
+    silent = [stage.begin() for _ in range(30)]
+    stage.pass_time(SILENT_S_MAX * 1.2)
+    young = stage.begin()
+    assert [stage.handshakes.end_silent(10) for _ in range(4)] == [10, 10, 10, 0]
+    assert all(one.is_closed for one in silent)
+    assert not young.is_closed

@@ -206,6 +206,40 @@ def test_a_client_is_who_its_certificate_says(
     wait_for(is_known)
 
 
+def test_with_sasl_a_certificate_opens_the_door_and_the_password_says_who_it_is(folder: Folder) -> None:
+    more = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,MUTUAL://127.0.0.1:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,MUTUAL:SASL_SSL",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.mutual.plain.sasl.jaas.config": (
+            'org.apache.kafka.common.security.plain.PlainLoginModule required user_bob="secret";'
+        ),
+    }
+    with Cluster(config=settings(folder, **more)) as cluster:
+        login = {
+            "security.protocol": "sasl_ssl",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "bob",
+            "sasl.password": "secret",
+        }
+        given = librdkafka(folder, cluster, "MUTUAL", **login)
+        admin = AdminClient(given)
+        admin.list_topics(timeout=PATIENCE_S)
+        assert {one.principal for one in broker_of(cluster)._server.connections} == {"User:bob"}
+        with pytest.raises(KafkaException):
+            AdminClient({**given, "sasl.password": "wrong"}).list_topics(timeout=2)
+        del given["ssl.certificate.location"], given["ssl.key.location"]
+        with pytest.raises(KafkaException):
+            AdminClient(given).list_topics(timeout=2)
+        with socket.create_connection(("127.0.0.1", port_of(cluster, "MUTUAL"))) as raw:
+            context = ssl.create_default_context(cafile=folder["ca.pem"])
+            context.load_cert_chain(folder["alice.crt"], folder["alice.key"])
+            with context.wrap_socket(raw, server_hostname="localhost"):
+                served = broker_of(cluster)._server.connections
+                wait_for(lambda: any(one.is_silent for one in served))
+                assert {one.principal for one in served if one.is_silent} == {"User:ANONYMOUS"}
+
+
 def test_a_client_without_a_certificate_is_not_let_in_where_one_is_required(
     cluster: Cluster, folder: Folder, caplog: pytest.LogCaptureFixture
 ) -> None:

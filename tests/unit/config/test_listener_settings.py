@@ -124,3 +124,22 @@ def test_a_password_is_never_shown() -> None:
         assert "sesame" not in repr(entry)
         if entry.config_type == Type.PASSWORD:
             assert (entry.value, entry.is_sensitive) == (None, True)
+
+
+def test_certificates_that_a_listener_with_sasl_does_not_ask_for_are_told() -> None:
+    given = {
+        "listeners": "OUTSIDE://:9093",
+        "listener.security.protocol.map": "OUTSIDE:SASL_SSL",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.outside.plain.sasl.jaas.config": (
+            'org.apache.kafka.common.security.plain.PlainLoginModule required user_bob="secret" username="bob" '
+            'password="secret";'
+        ),
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    }
+    line = (
+        "ssl.client.auth is for listeners without SASL: set listener.name.outside.ssl.client.auth for OUTSIDE"
+    )
+    assert line in BrokerConfig.parse({**given, "ssl.client.auth": "required"}).warnings
+    own = {"ssl.client.auth": "required", "listener.name.outside.ssl.client.auth": "required"}
+    assert BrokerConfig.parse({**given, **own}).warnings == []

@@ -23,13 +23,15 @@ class Sides:
     own: Certificate
 
 
-def sides_of(settings: ListenerSettings, read: Read) -> Sides:
-    """Reads files."""
+def sides_of(settings: ListenerSettings, read: Read, *, is_sasl: bool = False) -> Sides:
+    """Reads files. With SASL, clients show who they are otherwise: as in Kafka, they are asked for a certificate where
+    that is said for this listener alone."""
     own = key_store(settings, read)
     if own is None:
         raise ConfigError("for TLS, set ssl.keystore.location, or ssl.keystore.key and its chain")
     trusted = trust_store(settings, read)
-    auth = ClientAuth(settings["ssl.client.auth"])
+    is_asked = not is_sasl or settings.is_own("ssl.client.auth")
+    auth = ClientAuth(settings["ssl.client.auth"]) if is_asked else ClientAuth.NONE
     if auth is not ClientAuth.NONE and not trusted:
         raise ConfigError(
             f"with ssl.client.auth={auth.value}, ssl.truststore.location or ssl.truststore.certificates has to say "

@@ -210,3 +210,16 @@ def test_a_certificate_without_host_names_has_none(authority: Authority) -> None
     store = key_store(settings(**keys("own")), files(own=issued.pem))
     assert store is not None
     assert store.own.hosts == frozenset()
+
+
+def test_with_sasl_a_certificate_is_asked_for_where_that_is_said_for_the_listener(
+    authority: Authority, issued: Issued
+) -> None:
+    trusting = {"ssl.truststore.location": "trust"}
+    for key, auth in (
+        ("ssl.client.auth", ClientAuth.NONE),
+        ("listener.name.ssl.ssl.client.auth", ClientAuth.REQUIRED),
+    ):
+        given = settings(**keys("own"), **trusting, **{key: "required"})
+        sides = sides_of(given, files(own=issued.pem, trust=authority.pem), is_sasl=True)
+        assert sides.server.client_auth is auth

@@ -109,7 +109,7 @@ class SaslBroker(MoldauServer):
             "sasl.oauthbearer.expected.audience": AUDIENCE,
             "sasl.oauthbearer.expected.issuer": ISSUER,
         }
-        given = own | {name.replace("__", "."): value for name, value in settings.items()}
+        given = own | settings
         escaped = {name: value.replace("\\", "\\\\") for name, value in given.items()}
         self.file = folder / "server.properties"
         self.file.write_text("".join(f"{name}={value}\n" for name, value in escaped.items()))

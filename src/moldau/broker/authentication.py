@@ -415,7 +415,7 @@ class Gate:
         lifetime_ms = 0 if exchange.user is None else self._let_in(connection, exchange, exchange.user)
         if asked is None:
             return SIZE.pack(len(said)) + said
-        return asked.frame(SaslAuthenticateResponse(ErrorCode.none, None, said, lifetime_ms))
+        return asked.frame(SaslAuthenticateResponse(ErrorCode.none, "", said, lifetime_ms))
 
     def _refuse(
         self, connection: Connection, slot: Slot | None, asked: _Asked | None, refused: Refused

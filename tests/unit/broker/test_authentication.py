@@ -54,7 +54,7 @@ def test_a_client_that_proves_who_it_is_is_served(mechanism: str) -> None:
     async def scene(stage: Stage) -> None:
         client = await stage.client()
         answer = await client.log_in(mechanism)
-        assert (answer.error_code, answer.error_message) == (ErrorCode.none, None)
+        assert (answer.error_code, answer.error_message) == (ErrorCode.none, "")
         assert await serves(client)
         (connection,) = stage.broker._server.connections
         assert connection.principal == "User:alice"

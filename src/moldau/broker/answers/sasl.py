@@ -12,7 +12,7 @@ class SaslHandshakeResponse(NamedTuple):
 
 class SaslAuthenticateResponse(NamedTuple):
     error_code: ErrorCode
-    error_message: str | None = None
+    error_message: str = ""
     auth_bytes: bytes = b""
     session_lifetime: int = 0
 

@@ -43,6 +43,7 @@ there are consumer groups (KIP-848); by that of transactions, that an epoch belo
 add partitions themselves (KIP-890). Eligible leader replicas (KIP-966) are kept always, so that `min.insync.replicas`
 is always a dynamic setting of the whole cluster (`controller.min_isr`)."""
 FEATURES_EPOCH = 0
+NO_EPOCH = -1
 FEATURES_FROM_0_SINCE_VERSION = 4
 """Before that, features that are supported from version 0 on are left out, as Kafka's ApiVersionsResponse does: Java
 clients from 3.2 to 3.8 take a range from 0 for an error and give up their network thread."""
@@ -63,6 +64,9 @@ def handle(broker: ServingBroker, context: RequestContext, request: Request) -> 
 
 
 def _answer(version: int, error: ErrorCode, routes: Iterable[Route]) -> ApiVersionsResponse:
+    if error:  # it says nothing else
+        keys = tuple(ApiVersion(r.api_key, r.advertised_min_version, r.max_version) for r in routes)
+        return ApiVersionsResponse(error, keys, (), NO_EPOCH, ())
     least = 0 if version >= FEATURES_FROM_0_SINCE_VERSION else 1
     return ApiVersionsResponse(
         error_code=error,

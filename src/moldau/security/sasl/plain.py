@@ -14,6 +14,8 @@ from moldau.config.jaas import LoginModule
 from moldau.security.sasl.exchange import PLAIN, NoTokens, Refused
 
 USER_OPTION = "user_"
+PARTS = 3
+WRONG = "Authentication failed: Invalid username or password"
 _NOBODY = bytes(32)
 
 
@@ -53,16 +55,20 @@ class PlainExchange(NoTokens):
     def answer(self, message: bytes) -> bytes:
         if self.user is not None:
             raise Refused("a second message")
+        parts = message.split(b"\0", PARTS)
+        if len(parts) != PARTS:
+            text = f"Invalid SASL/PLAIN response: expected {PARTS} tokens, got {len(parts)}"
+            raise Refused("not three texts with NUL between", text)
         try:
-            identity, name, password = message.decode().split("\0")
-        except ValueError:
-            raise Refused("not three texts with NUL between") from None
+            identity, name, password = (part.decode() for part in parts)
+        except UnicodeDecodeError:
+            raise Refused("not text in UTF-8", WRONG) from None
         if not name:
-            raise Refused("username not specified")
+            raise Refused("no name", "Authentication failed: username not specified")
         if not password:
-            raise Refused("password not specified")
+            raise Refused("no password", "Authentication failed: password not specified")
         if not self._users.knows(name, password):
-            raise Refused("wrong name or password", "Authentication failed: Invalid username or password")
+            raise Refused("wrong name or password", WRONG)
         if identity not in ("", name):
             raise Refused(
                 "another identity is asked for",

@@ -391,6 +391,54 @@ def test_configs_sets_one_topic_one_broker_and_all_of_them(tools: Tools) -> None
     tools.run(*brokers, "--entity-default", "--alter", "--delete-config", "message.max.bytes")
 
 
+def test_configs_sets_quotas_of_users_client_ids_and_addresses(tools: Tools) -> None:
+    users, clients = ("configs", "--entity-type", "users"), ("configs", "--entity-type", "clients")
+    addresses = ("configs", "--entity-type", "ips")
+    alice, app = (*users, "--entity-name", "alice"), (*clients, "--entity-name", "app")
+    of_both = (*alice, "--entity-type", "clients", "--entity-name", "app")
+    put, take = ("--alter", "--add-config"), ("--alter", "--delete-config")
+    tools.run(*alice, *put, "producer_byte_rate=1048576,consumer_byte_rate=2097152")
+    tools.run(*app, *put, "request_percentage=12.5")
+    tools.run(*of_both, *put, "controller_mutation_rate=5")
+    tools.run(*clients, "--entity-default", *put, "producer_byte_rate=10000000")
+    tools.run(*addresses, "--entity-name", "10.1.2.3", *put, "connection_creation_rate=20")
+    tools.run(*addresses, "--entity-default", *put, "connection_creation_rate=100")
+
+    def shown(*arguments: str) -> set[tuple[str, frozenset[str]]]:
+        # Of users it asks for their SCRAM credentials as well, after it has printed the quotas.
+        printed = tools.call(*arguments, "--describe", check=False).stdout
+        lines = re.findall(r"^Quota configs for (.*?) are (.*)$", printed, re.M)
+        return {(of, frozenset(values.split(", "))) for of, values in lines}
+
+    expected = {
+        (
+            "user-principal 'alice'",
+            frozenset({"producer_byte_rate=1048576.0", "consumer_byte_rate=2097152.0"}),
+        )
+    }
+    wait_until(lambda: shown(*alice) == expected, PATIENCE_S, "the quotas of alice")
+    assert shown(*app) == {("client-id 'app'", frozenset({"request_percentage=12.5"}))}
+    both = "user-principal 'alice', client-id 'app'"
+    assert shown(*of_both) == {(both, frozenset({"controller_mutation_rate=5.0"}))}
+    default = {("the default client-id", frozenset({"producer_byte_rate=1.0E7"}))}
+    assert shown(*clients, "--entity-default") == default
+    assert shown(*addresses) == {
+        ("ip '10.1.2.3'", frozenset({"connection_creation_rate=20.0"})),
+        ("the default ip", frozenset({"connection_creation_rate=100.0"})),
+    }
+    refused = tools.refused(*alice, *put, "producer_byte_rate=-5")
+    assert "Quota producer_byte_rate must be greater than 0" in refused
+    tools.refused(*alice, *put, "connection_creation_rate=5")
+    tools.run(*alice, *take, "producer_byte_rate,consumer_byte_rate")
+    tools.run(*app, *take, "request_percentage")
+    tools.run(*of_both, *take, "controller_mutation_rate")
+    tools.run(*clients, "--entity-default", *take, "producer_byte_rate")
+    tools.run(*addresses, "--entity-name", "10.1.2.3", *take, "connection_creation_rate")
+    tools.run(*addresses, "--entity-default", *take, "connection_creation_rate")
+    wait_until(lambda: not shown(*addresses), PATIENCE_S, "the last quota to be gone")
+    assert not shown(*users) and not shown(*clients)
+
+
 # Records and logs
 
 

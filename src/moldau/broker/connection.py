@@ -64,7 +64,6 @@ the intake; for the end of the pauses that it was given."""
 
 class Connection(Outgoing):
     __slots__ = (
-        "_began_s",
         "_filled",
         "_is_in_line",
         "_is_paused",
@@ -74,6 +73,7 @@ class Connection(Outgoing):
         "_slots",
         "_unmuting",
         "_waits",
+        "began_s",
         "client_host",
         "client_software",
         "dispatch",
@@ -95,7 +95,7 @@ class Connection(Outgoing):
         self.client_software: tuple[str, str] | None = None
         self.meter: Meter | None = None
         """What its client uses of its quotas, where somebody has some."""
-        self._since_s = self._began_s = self.last_active_s
+        self._since_s = self.began_s = self.last_active_s
         self.durations = UNTIMED
         """Where it is noted how long the request takes that is being dispatched."""
         self.dispatch = dispatch
@@ -275,7 +275,7 @@ class Connection(Outgoing):
                     break
                 if self._is_held_back():
                     break
-                self._began_s = now_s
+                self.began_s = now_s
                 answer = self.dispatch(self, view[start:stop])
                 position = stop
                 if type(answer) is bytes and not self._slots:
@@ -286,7 +286,7 @@ class Connection(Outgoing):
                 if self.is_closed:
                     return
                 now_s = monotonic()
-                self.durations.observe(now_s - self._began_s)
+                self.durations.observe(now_s - self.began_s)
                 if self.meter is not None:
                     self.meter.end(now_s)
                 if now_s >= stop_s and (now_s >= share_s or position < filled):
@@ -343,7 +343,7 @@ class Connection(Outgoing):
         """A slot for the request being dispatched; its handler fills it later. `held_bytes`: of the request, where it
         is kept until then."""
         slot = Slot(self, is_produce, held_bytes)
-        slot.durations, slot.began_s = self.durations, self._began_s
+        slot.durations, slot.began_s = self.durations, self.began_s
         self.durations = UNTIMED  # the slot's, when it is filled
         if held_bytes:
             self._server.intake.take(held_bytes)

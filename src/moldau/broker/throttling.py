@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 WRITE_TXN_MARKERS = 27
 METADATA_THROTTLES_SINCE = 3
-LENGTH_BYTES = 2
 _INT32 = Struct(">i")
 T = TypeVar("T")
 
@@ -52,34 +51,32 @@ class Throttling:
         if route.is_internal or route.api_key == WRITE_TXN_MARKERS:
             connection.meter = None
             return
-        meters, meter = self._meters, connection.meter
-        client_id = bytes(frame[CLIENT_ID_START - LENGTH_BYTES : max(client_id_stop, CLIENT_ID_START)])
-        now_s = self._clock.monotonic()
+        meter = connection.meter
+        client_id = bytes(frame[CLIENT_ID_START:client_id_stop]) if client_id_stop > 0 else b""
         if (
             meter is None
-            or meter.version != meters.version
+            or meter.version != self._meters.version
             or meter.client_id != client_id
             or meter.principal != connection.principal
         ):
-            name = client_id[LENGTH_BYTES:].decode("utf-8", "replace")
-            meter = meters.meter(connection.principal, client_id, name, int(now_s * 1000))
+            now_ms = int(self._clock.monotonic() * 1000)
+            name = client_id.decode("utf-8", "replace")
+            meter = self._meters.meter(connection.principal, client_id, name, now_ms)
             connection.meter = meter
-        meter.begin(now_s)
+        meter.begin(connection.began_s)
 
     # ---- what is used, and how long to wait -------------------------------------------------------------------
 
-    def produced(self, connection: Connection, size: int, *, is_answered: bool) -> int:
+    def produced(self, connection: Connection, size: int, *, is_answered: bool = True) -> int:
         """The milliseconds that its producer waits."""
         meter = connection.meter
         if meter is None:
             return 0
         now_s = self._clock.monotonic()
-        bytes_ms = 0
-        if (rate := meter.produce) is not None:
-            now_ms = int(now_s * 1000)
-            rate.record(size, now_ms)
-            bytes_ms = rate.throttle_ms(now_ms)
-        request_ms = self._request_ms(meter, now_s) if is_answered else 0
+        bytes_ms = 0 if meter.produce is None else meter.produce.use(size, int(now_s * 1000))
+        request_ms = meter.request_ms(now_s) if is_answered else 0
+        if not bytes_ms and not request_ms:
+            return 0  # nearly always
         return self._throttle(connection, "produce", bytes_ms, request_ms)
 
     def fetched(self, connection: Connection, size: int) -> int:
@@ -88,14 +85,13 @@ class Throttling:
         if meter is None:
             return 0
         now_s = self._clock.monotonic()
-        request_ms = self._request_ms(meter, now_s)
-        bytes_ms = 0
-        if (rate := meter.fetch) is not None:
-            now_ms = int(now_s * 1000)
-            rate.record(size, now_ms)
-            bytes_ms = rate.throttle_ms(now_ms)
-            if bytes_ms or request_ms:
-                rate.record(-size, now_ms)
+        now_ms = int(now_s * 1000)
+        request_ms = meter.request_ms(now_s)
+        bytes_ms = 0 if meter.fetch is None else meter.fetch.use(size, now_ms)
+        if not bytes_ms and not request_ms:
+            return 0
+        if meter.fetch is not None:
+            meter.fetch.record(-size, now_ms)
         return self._throttle(connection, "fetch", bytes_ms, request_ms)
 
     def fetch_bytes_max(self, connection: Connection, wanted: int, replica_id: int) -> int:
@@ -109,7 +105,9 @@ class Throttling:
     def answered(self, connection: Connection, mutation_ms: int = 0) -> int:
         """The milliseconds that the client waits for the time that it has used, or for what it has changed."""
         meter = connection.meter
-        request_ms = 0 if meter is None else self._request_ms(meter, self._clock.monotonic())
+        request_ms = 0 if meter is None else meter.request_ms(self._clock.monotonic())
+        if not mutation_ms and not request_ms:
+            return 0
         return self._throttle(connection, "controller_mutation", mutation_ms, request_ms)
 
     def mutations(self, context: RequestContext, *, is_strict: bool) -> Mutations:
@@ -118,17 +116,9 @@ class Throttling:
         bucket = self._meters.bucket(context.principal, context.client_id or "", now_ms)
         return Mutations(self._clock, bucket, is_strict=is_strict)
 
-    def _request_ms(self, meter: Meter, now_s: float) -> int:
-        rate = meter.request
-        if rate is None:
-            return 0
-        meter.count_up_to(now_s)
-        return min(rate.throttle_ms(int(now_s * 1000)), self._request_ms_max)
-
     def _throttle(self, connection: Connection, quota: str, quota_ms: int, request_ms: int) -> int:
         """Mute the connection for the longer time."""
-        if not quota_ms and not request_ms:
-            return 0
+        request_ms = min(request_ms, self._request_ms_max)
         throttle_ms = max(quota_ms, request_ms)
         self._metrics.note_throttled(quota if quota_ms > request_ms else "request", throttle_ms / 1000)
         if not connection.is_closed:

@@ -115,7 +115,7 @@ class Meter:
         self.version = version
         self.principal = principal
         self.client_id = client_id
-        """As it came, with its length."""
+        """As it came."""
         self.produce = produce
         self.fetch = fetch
         self.request = request
@@ -131,19 +131,27 @@ class Meter:
 
     def end(self, now_s: float) -> None:
         """It worked for the client until now."""
-        self.count_up_to(now_s)
-        self._counted_from_s = 0.0
+        start_s = self._counted_from_s
+        if start_s:
+            self._counted_from_s = 0.0
+            if self.request is not None:
+                self.request.use((now_s - start_s) * 100, int(now_s * 1000))
 
-    def count_up_to(self, now_s: float) -> None:
-        """What was worked so far is used by now."""
-        if self._counted_from_s:
-            self.add(self._counted_from_s, now_s)
-            self._counted_from_s = now_s
+    def request_ms(self, now_s: float) -> int:
+        """How long the client waits for the time that it has used up to now."""
+        rate, start_s = self.request, self._counted_from_s
+        if rate is None or rate.is_within((now_s - start_s) * 100 if start_s else 0.0):
+            return 0
+        now_ms = int(now_s * 1000)
+        if not start_s:
+            return rate.throttle_ms(now_ms)
+        self._counted_from_s = now_s
+        return rate.use((now_s - start_s) * 100, now_ms)
 
     def add(self, start_s: float, end_s: float) -> None:
         """It has worked for the client in this time."""
         if self.request is not None:
-            self.request.record((end_s - start_s) * 100, int(end_s * 1000))
+            self.request.use((end_s - start_s) * 100, int(end_s * 1000))
 
 
 class QuotaMeters:

@@ -42,33 +42,53 @@ class _Sample:
         self.value = 0.0
 
 
+_NEVER = _Sample(-(1 << 62))
+"""Of a rate that nothing was recorded of."""
+
+
 class Rate:
     """What is used of a quota of so much a second."""
 
-    __slots__ = ("_least_s", "_samples", "_total", "_window", "limit")
+    __slots__ = ("_allowed", "_limit", "_sample", "_samples", "_total", "_window")
 
     def __init__(self, window: QuotaWindow, limit: float = inf) -> None:
-        self.limit = limit
         self._window = window
-        self._least_s = window.least_ms / 1000
         self._samples: deque[_Sample] = deque()
+        self._sample = _NEVER
         self._total = 0.0
+        self.limit = limit
+
+    @property
+    def limit(self) -> float:
+        return self._limit
+
+    @limit.setter
+    def limit(self, limit: float) -> None:
+        self._limit = limit
+        self._allowed = limit * (self._window.least_ms / 1000)
+
+    def use(self, value: float, now_ms: int) -> int:
+        """Record it, and say how long to wait for the rate to be back at the limit."""
+        sample = self._sample
+        if now_ms - sample.start_ms >= self._window[1]:
+            sample = self._begin_sample(now_ms)
+        sample.value += value
+        sample.last_ms = now_ms
+        self._total = total = self._total + value
+        return 0 if total <= self._allowed else self.throttle_ms(now_ms)  # nearly always 0
 
     def record(self, value: float, now_ms: int) -> None:
         """A negative value takes back what was recorded."""
-        samples = self._samples
-        if not samples or now_ms - samples[-1].start_ms >= self._window.sample_ms:
-            self._begin_sample(now_ms)
-        sample = samples[-1]
-        sample.value += value
-        sample.last_ms = now_ms
-        self._total += value
+        self.use(value, now_ms)
+
+    def is_within(self, more: float) -> bool:
+        """Whether there is certainly no wait with so much more."""
+        return self._total + more <= self._allowed
 
     def throttle_ms(self, now_ms: int) -> int:
-        """How long to wait for the rate to be back at the limit."""
-        limit = self.limit
-        if self._total <= limit * self._least_s:
-            return 0  # nearly always
+        limit = self._limit
+        if self._total <= self._allowed:
+            return 0
         window_ms = self._window_ms(now_ms)
         rate = self._total / (window_ms / 1000)
         return _rounded((rate - limit) / limit * window_ms) if rate > limit else 0
@@ -78,14 +98,16 @@ class Rate:
         return self._total / (window_ms / 1000)
 
     def is_idle(self, now_ms: int) -> bool:
-        return not self._samples or now_ms - self._samples[-1].last_ms >= self._window.length_ms
+        return now_ms - self._sample.last_ms >= self._window.length_ms
 
-    def _begin_sample(self, now_ms: int) -> None:
-        self._samples.append(_Sample(now_ms))
+    def _begin_sample(self, now_ms: int) -> _Sample:
+        self._sample = sample = _Sample(now_ms)
+        self._samples.append(sample)
         if len(self._samples) > self._window.samples + 1:  # one may overlap the window's beginning
             self._samples.popleft()
         self._forget_old(now_ms)
         self._total = sum(sample.value for sample in self._samples)
+        return sample
 
     def _forget_old(self, now_ms: int) -> None:
         """A sample counts as a whole as long as something of it is in the window."""
@@ -97,8 +119,7 @@ class Rate:
         """The time that the samples are of; never less than all but one of them take."""
         self._forget_old(now_ms)
         if not self._samples:
-            self._samples.append(_Sample(now_ms))
-            self._total = 0.0
+            self._begin_sample(now_ms)
         elapsed_ms = now_ms - self._samples[0].start_ms
         missing = self._window.samples - 1 - elapsed_ms // self._window.sample_ms
         if missing > 0:

@@ -43,7 +43,7 @@ from moldau.broker.slot import Answer
 from moldau.config.listeners import Endpoint
 from moldau.runtime.line import Line
 from moldau.runtime.ports import Listener, Runtime, Stream, Timer
-from moldau.runtime.tls import TlsContext, TlsError, TlsStream
+from moldau.runtime.tls import TlsContext, TlsEnded, TlsError, TlsStream
 from moldau.security.connection_rates import ConnectionRates
 from moldau.wire.frames import WireError
 
@@ -257,7 +257,7 @@ class Server:
             return
         self.metrics.tls_handshakes_failed += 1
         client = stream.peer[0]
-        if self._tells_of_client((client, listener_name)):
+        if not isinstance(error, TlsEnded) and self._tells_of_client((client, listener_name)):
             why = error or "no rule of ssl.principal.mapping.rules gives its certificate a name"
             log.warning("%s was not let in by the listener %s: %s", client, listener_name, why)
         self._turn_away(stream)

@@ -18,6 +18,11 @@ class TlsError(ConnectionError):
     """A handshake that failed, or a stream that was not what it must be; the text says why, for people."""
 
 
+class TlsEnded(TlsError):
+    """The other side has ended the connection before the handshake was made, and said nothing of a reason: a client
+    that is gone, or somebody who only looks whether the port is open."""
+
+
 class TlsSettingsError(ValueError):
     """Keys, certificates or ciphers that do not serve; the text says why."""
 

@@ -252,6 +252,16 @@ def test_a_client_without_a_certificate_is_not_let_in_where_one_is_required(
     assert "by the listener MUTUAL: the client shows no certificate" in lines[0]
 
 
+def test_who_only_looks_whether_the_port_is_open_is_not_told_of(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    failed = broker_of(cluster).metrics.tls_handshakes_failed
+    with caplog.at_level(logging.WARNING):
+        socket.create_connection(("127.0.0.1", port_of(cluster, "SSL")), 10).close()
+        wait_for(lambda: broker_of(cluster).metrics.tls_handshakes_failed > failed)
+    assert not [record for record in caplog.records if "was not let in" in record.getMessage()]
+
+
 def test_tls_that_is_too_old_is_refused(cluster: Cluster, folder: Folder) -> None:
     context = ssl.create_default_context(cafile=folder["ca.pem"])
     with pytest.deprecated_call():

@@ -27,7 +27,7 @@ from typing import Any
 
 from moldau.runtime.ports import Address, Buffer, File
 from moldau.runtime.real.tls_context import RealTlsContext
-from moldau.runtime.tls import TlsError
+from moldau.runtime.tls import TlsEnded, TlsError
 
 RECORD_BYTES = 16 * 1024
 RECEIVE_BYTES_MAX = 256 * 1024
@@ -481,7 +481,7 @@ def _as_tls_error(error: OSError) -> TlsError:
     if isinstance(error, ssl.SSLCertVerificationError):
         return TlsError(f"the other side's certificate is not accepted: {error.verify_message}")
     if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ConnectionError):
-        return TlsError("the other side has ended the connection during the handshake")
+        return TlsEnded("the other side has ended the connection during the handshake")
     if isinstance(error, ssl.SSLError):
         reason = error.reason or "unknown"
         return TlsError(_REASONS.get(reason, f"the handshake failed: {reason}"))

@@ -155,6 +155,7 @@ def broker_settings(made: Secured) -> dict[str, str]:
         "ssl.truststore.location": made.authority,
         f"{own}.ssl.client.auth": "required",
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "super.users": f"User:{made.user};User:CN={CERTIFIED}",  # where an authorizer is asked for
     }
 
 

@@ -103,6 +103,22 @@ def test_three_brokers_replicate_over_tls_through_a_kill() -> None:
         running.wait_in_sync()
 
 
+def test_with_an_authorizer_the_first_user_and_the_brokers_may_do_everything() -> None:
+    authorizer = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
+    with Cluster(secure=True, brokers=2, topics={"orders": 1}, config=authorizer) as running:
+        running.create_user("alice", "a secret")
+        seen = [
+            set(AdminClient(settings).list_topics(timeout=10).topics)
+            for settings in (
+                running.client_settings(),
+                running.client_settings(user="alice", password="a secret"),
+            )
+        ]
+        assert seen == [{"orders"}, set()]
+        produced(running.client_settings(), "orders")
+        assert running.in_sync("orders") == [1, 2]
+
+
 def test_a_cluster_without_it_is_told_by_its_address_alone() -> None:
     with Cluster() as running:
         address = running.bootstrap_servers

@@ -324,7 +324,9 @@ all; past it all of a kind are forgotten, and found out anew (some 3 us each). N
 not remembered."""
 
 DENIAL_LETTERS_MAX = 300
-"""Letters of a name in the log of what is denied; the rest is cut off. SAID_LATELY_MAX bounds its lines."""
+DENIALS_SAID_MAX = 100
+"""Letters of a name in the log of what is denied; the rest is cut off. And its lines on one client in 10 s, so that one
+who asks for much does not hide the others; SAID_LATELY_MAX bounds those on all of them."""
 
 ACL_PATTERNS_PER_PAUSE = 500
 """ACLs that are looked through in one go: a millisecond."""

@@ -8,8 +8,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from moldau.base.limits import DENIAL_LETTERS_MAX, SAID_LATELY_MAX
-from moldau.broker.guard import EVERYTHING, Guard, guard_of, may, may_quietly, may_some, operations
+from moldau.base.limits import DENIAL_LETTERS_MAX, DENIALS_SAID_MAX, SAID_LATELY_MAX
+from moldau.broker.guard import (
+    EVERYTHING,
+    SAID_EVERY_S,
+    Guard,
+    guard_of,
+    may,
+    may_quietly,
+    may_some,
+    operations,
+)
 from moldau.config import authorization_keys
 from moldau.config.broker import BrokerConfig
 from moldau.metadata.image import ClusterImage
@@ -124,8 +133,16 @@ def test_denials_neither_fill_the_log_nor_begin_lines_of_their_own(caplog: pytes
         made.allows(ALICE, READ, "x" * 10_000)
         for number in range(2 * SAID_LATELY_MAX):
             made.allows(ALICE, READ, f"t{number}")
-    texts = [record.getMessage() for record in caplog.records]
-    assert len(texts) == SAID_LATELY_MAX and made.denials == 2 * SAID_LATELY_MAX + 2
+        texts = [record.getMessage() for record in caplog.records]
+        assert len(texts) == DENIALS_SAID_MAX and made.denials == 2 * SAID_LATELY_MAX + 2
+        for number in range(2 * SAID_LATELY_MAX):
+            made.allows(SimpleNamespace(principal=f"User:{number}", client_host="h"), READ, "orders")
+        assert len(caplog.records) == SAID_LATELY_MAX, (
+            "of all, and who came later was not hidden by the first"
+        )
+        clock.now_s += SAID_EVERY_S
+        made.allows(ALICE, READ, "orders")
+        assert len(caplog.records) == SAID_LATELY_MAX + 1
     assert not any("\n" in text for text in texts)
     assert max(map(len, texts)) < DENIAL_LETTERS_MAX + 300
 

@@ -302,13 +302,18 @@ def seen(asker: Asker, name: str) -> int:
     return sum(len(resource.acls) for resource in answer.resources)
 
 
-def test_a_broker_that_the_others_do_not_let_in_does_not_come_in() -> None:
+def test_brokers_are_brokers_by_a_right_that_can_be_denied(caplog: pytest.LogCaptureFixture) -> None:
     with Cluster(brokers=2, topics={"orders": 1}, config=SETTINGS) as running:
         admin = Asker(running.bootstrap_servers.split(",")[0], HERE)
         lock(admin)
         denied = acl(9, CLUSTER, "kafka-cluster", HERE, permission=2)
         create(admin, denied)
         soon(lambda: admin.ask("AllocateProducerIds", 0, {"broker_id": 1}).error_code == 31)
+        caplog.clear()
+        deadline_s = time.monotonic() + 10
+        while "must be one of super.users" not in caplog.text:
+            assert time.monotonic() < deadline_s, "nobody says what is wrong"
+            time.sleep(0.05)
 
 
 def test_without_an_authorizer_everyone_may_do_everything() -> None:

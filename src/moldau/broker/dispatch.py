@@ -27,7 +27,7 @@ from collections.abc import Callable, Coroutine
 from importlib import import_module
 from inspect import iscoroutine
 from types import GeneratorType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from moldau.base.invariant import InvariantBroken
 from moldau.base.limits import DECODED_REQUEST_BYTES_MAX, FIRST_SLICE_S, INLINE_REQUEST_BYTES_MAX
@@ -212,6 +212,10 @@ def guarded(
         slot.abandon("a request failed")
 
 
+def _pack_then_fill(slot: Slot, packing: Slices[Answer]) -> Slices[None]:
+    slot.fill((yield from packing))
+
+
 def _is_to_come(response: Any) -> bool:
     """Whether the answer is not known yet."""
     return not response.is_answered if type(response) is Reply else iscoroutine(response)
@@ -318,11 +322,34 @@ class Dispatcher:
             while monotonic() < stop_s:
                 next(handling)
         except StopIteration as end:
-            return self._answer_now(connection, asked, end.value)
+            return self._pack_first_slice(connection, asked, end.value)
         slot = connection.park()
         self._line.put(
             guarded(self._broker, slot, asked.route.name, self._handle_then_fill(slot, asked, handling))
         )
+        return None
+
+    def _pack_first_slice(self, connection: Connection, asked: Asked, response: Any) -> Answer | None:
+        """The same of its answer: what was little to find out may be much to tell."""
+        if _is_to_come(response):
+            self._fill_later(connection.park(), asked, response)
+            return None
+        if type(response) is Reply:
+            response = response.response
+        packing = self._packing(connection, asked, response)
+        monotonic = self._clock.monotonic
+        stop_s = monotonic() + self._line.this_turn.share(FIRST_SLICE_S)
+        try:
+            next(packing)
+            while monotonic() < stop_s:
+                next(packing)
+        except StopIteration as end:
+            return cast(Answer, end.value)
+        except TooLarge as error:
+            connection.close(f"the answer to {asked.route.name} would take {error}")
+            return None
+        slot = connection.park()
+        self._line.put(guarded(self._broker, slot, asked.route.name, _pack_then_fill(slot, packing)))
         return None
 
     def _handle_then_fill(self, slot: Slot, asked: Asked, handling: Slices[Any]) -> Slices[None]:
@@ -335,23 +362,23 @@ class Dispatcher:
             return
         if type(response) is Reply:
             response = response.response
-        yield from self._encode_then_fill(slot, asked, response)
+        yield from _pack_then_fill(slot, self._packing(slot.connection, asked, response))
 
-    def _encode_then_fill(self, slot: Slot, asked: Asked, response: Any) -> Slices[None]:
+    def _packing(self, connection: Connection, asked: Asked, response: Any) -> Slices[Answer]:
         api_key, version = asked.route.api_key, asked.version
         if (throttling := self._broker.throttling) is not None:
-            response = throttling.marked(slot.connection, version, response)
+            response = throttling.marked(connection, version, response)
         if type(response) is Packed:
             self._figures[api_key].add_errors(response.errors)
-            pieces = response.pieces
-        else:
-            yield from sliced_counter_of_errors(api_key, version)(response, self._figures[api_key].errors)
-            pieces = yield from encoding(api_key, version, response)
-        slot.fill(asked.frame(pieces[0]) if len(pieces) == 1 else asked.frame_of(pieces))
+            return asked.frame_of(response.pieces)
+        yield from sliced_counter_of_errors(api_key, version)(response, self._figures[api_key].errors)
+        pieces = yield from encoding(api_key, version, response)
+        return asked.frame(pieces[0]) if len(pieces) == 1 else asked.frame_of(pieces)
 
     def _fill(self, slot: Slot, asked: Asked, response: Any) -> None:
         """The answer is known: it is packed at once if that takes no longer than a first slice."""
-        packing = guarded(self._broker, slot, asked.route.name, self._encode_then_fill(slot, asked, response))
+        filling = _pack_then_fill(slot, self._packing(slot.connection, asked, response))
+        packing = guarded(self._broker, slot, asked.route.name, filling)
         monotonic, turn = self._clock.monotonic, self._line.this_turn
         start_s = now_s = monotonic()
         share_s = turn.share(FIRST_SLICE_S)

@@ -12,20 +12,28 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from typing import Protocol
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from bench.measure import MB, Meter, Reading, WorkNotDone, latency_readings
-from bench.server import Server, Target
+from bench.server import Server
 from bench.topics import fresh_topic
 
 DELIVERY_TIMEOUT_S = 120
 CONSUME_CHUNK = 10_000
 END_TO_END_WARM_UP = 100
+
+
+class Addressed(Protocol):
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+
 _STAMP = struct.Struct(">q")
 
 
-def producer(server: Target, **settings: object) -> Producer:
+def producer(server: Addressed, **settings: object) -> Producer:
     return Producer(
         {
             "bootstrap.servers": server.bootstrap_servers,
@@ -39,7 +47,7 @@ def producer(server: Target, **settings: object) -> Producer:
     )
 
 
-def consumer(server: Server) -> Consumer:
+def consumer(server: Addressed, **settings: object) -> Consumer:
     return Consumer(
         {
             "bootstrap.servers": server.bootstrap_servers,
@@ -49,6 +57,7 @@ def consumer(server: Server) -> Consumer:
             "fetch.queue.backoff.ms": 5,
             "queued.min.messages": 1_000_000,
             "log_level": 0,
+            **{key.replace("_", "."): value for key, value in settings.items()},
         }
     )
 

@@ -22,7 +22,8 @@ GROUPS = "Groups"
 CLUSTER = "Three brokers"
 MANY_PARTITIONS = "Thousands of partitions"
 FIXTURE = "Fixture for tests"
-ALONE = (GROUPS, COMPACTION, CLUSTER, MANY_PARTITIONS, FIXTURE)
+SECURITY = "TLS, ACLs and quotas"
+ALONE = (GROUPS, COMPACTION, CLUSTER, MANY_PARTITIONS, FIXTURE, SECURITY)
 """Sections that can be measured without the others: no plot is made of them."""
 
 

@@ -13,8 +13,8 @@ from importlib.metadata import version
 
 import confluent_kafka
 
-from bench import apache_kafka, fixture, groups, raw_load, replicated, starting
-from bench.measure import CLUSTER, FIXTURE, GROUPS, MANY_PARTITIONS, Series, Summary
+from bench import apache_kafka, fixture, groups, raw_load, replicated, secure, starting
+from bench.measure import CLUSTER, FIXTURE, GROUPS, MANY_PARTITIONS, SECURITY, Series, Summary
 from bench.runner import Plan, Results, machine
 from moldau.runtime.real.java import find_java
 
@@ -160,6 +160,7 @@ NOTES = {
     CLUSTER: replicated.NOTE,
     MANY_PARTITIONS: replicated.MANY_NOTE,
     FIXTURE: fixture.NOTE,
+    SECURITY: secure.NOTE,
 }
 """What a section's numbers are, before its table."""
 ANSWERS_HEAD = "| | Moldau | Apache Kafka |\n|---|---:|---:|"

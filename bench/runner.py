@@ -28,6 +28,7 @@ from bench import (
     prototype,
     raw_load,
     replicated,
+    secure,
     starting,
 )
 from bench.apache_kafka import KafkaServer, ToolFailed
@@ -39,6 +40,7 @@ from bench.measure import (
     GROUPS,
     MANY_PARTITIONS,
     MB,
+    SECURITY,
     Reading,
     Series,
     WorkNotDone,
@@ -72,6 +74,7 @@ class Plan:
     catch_up_bytes: int
     many_partitions: tuple[tuple[int, int], ...]
     """How many on how many brokers."""
+    handshakes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,7 @@ QUICK = Plan(
     fail_overs=2,
     catch_up_bytes=200 * MB,
     many_partitions=((1000, 3),),
+    handshakes=300,
 )
 FULL = Plan(
     runs=3,
@@ -115,6 +119,7 @@ FULL = Plan(
     fail_overs=3,
     catch_up_bytes=1000 * MB,
     many_partitions=((1000, 3), (10_000, 5)),
+    handshakes=1000,
 )
 
 
@@ -150,12 +155,14 @@ def measure(plan: Plan, say: Callable[[str], None], only: str | None = None) -> 
             _measure_starts(plan, results, folder, say)
         if only in (None, FIXTURE):
             _measure_fixture(plan, results, folder, say)
-        if only not in (GROUPS, CLUSTER, MANY_PARTITIONS, FIXTURE):
+        if only not in (GROUPS, CLUSTER, MANY_PARTITIONS, FIXTURE, SECURITY):
             yardstick = prototype.PrototypeServer(folder / "prototype")
             with running([*_servers(folder / "warm"), yardstick]) as (*servers, _):
                 _measure_running(plan, results, servers, yardstick, say, only)
         if only in (None, GROUPS):
             _measure_groups(plan, results, folder, say)
+        if only in (None, SECURITY):
+            _measure_security(plan, results, folder, say)
         if only in (None, CLUSTER):
             _measure_clusters(plan, results, folder, say)
         if only in (None, MANY_PARTITIONS):
@@ -278,6 +285,30 @@ def _measure_groups(plan: Plan, results: Results, folder: Path, say: Callable[[s
                 say(f"warming up: {piece.name}")
                 _measure_piece(replace(piece, runs=1), Results(), servers, None, say)
                 _measure_piece(piece, results, servers, None, say)
+
+
+def _measure_security(plan: Plan, results: Results, folder: Path, say: Callable[[str], None]) -> None:
+    """On brokers of their own, twice as many of each: without and with ACLs and quotas."""
+    made = [(kind, how) for kind in secure.SERVERS for how in ("open", "guarded")]
+    servers: list[Server] = [
+        kind(folder / f"{kind.__name__}-{how}", {**SETTINGS, **(secure.GUARDED if how == "guarded" else {})})
+        for kind, how in made
+    ]
+    with running(servers):
+        unguarded, guarded = servers[::2], servers[1::2]
+        for server in guarded:
+            secure.guard(server)
+        tls = partial(secure.over_tls, total_bytes=plan.throughput_bytes, handshakes=plan.handshakes)
+        for server in servers:
+            say(f"warming up {server.name}")
+            warm_up(server, plan.warm_up_bytes // 4)
+        piece = Piece(SECURITY, "TLS", tls, plan.runs)
+        _measure_piece(replace(piece, runs=1), Results(), unguarded, None, say)
+        _measure_piece(piece, results, unguarded, None, say)
+        for _ in range(plan.runs):
+            for those, how in ((unguarded, "open"), (guarded, "with ACLs and quotas")):
+                work = partial(secure.small_requests, count=plan.requests, how=how)
+                _measure_piece(Piece(SECURITY, f"small requests, {how}", work, 1), results, those, None, say)
 
 
 def _large_groups(plan: Plan) -> Iterator[Piece]:

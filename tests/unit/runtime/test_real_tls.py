@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from moldau.runtime.ports import Runtime, Stream
 from moldau.runtime.real import close_runtime, new_event_loop, real_runtime
 from moldau.runtime.real.tls import RECEIVE_BYTES_MAX, RECORD_BYTES, RealTlsStream
 from moldau.runtime.tls import ClientAuth, TlsContext, TlsError, TlsSettings, TlsSettingsError, TlsStream
+from tls_records import ANSWERED_CHANGE_OF_KEYS, CHANGE_OF_KEYS, ONE_BYTE, client_secret, records
 
 PATTERN = bytes(range(251)) * 4001
 PATIENCE_S = 20.0
@@ -279,6 +281,7 @@ def test_a_farewell_without_an_end_is_an_end() -> None:
         assert client._tls is not None
         with contextlib.suppress(ssl.SSLWantReadError):
             client._tls.unwrap()
+        assert client._flush()
         assert await asyncio.wait_for(receive_to_the_end(server), PATIENCE_S) == b""
 
     run(main)
@@ -288,8 +291,7 @@ def test_what_is_not_tls_ends_an_open_stream_as_a_broken_connection() -> None:
     async def main(runtime: Runtime) -> None:
         client, server = await Place(runtime).pair()
         assert isinstance(client, RealTlsStream)
-        assert client._tls is not None
-        socket.socket.send(client._tls, b"\x17\x03\x03\x00\x20" + bytes(32))
+        client._socket.send(b"\x17\x03\x03\x00\x20" + bytes(32))
         await readable(server)
         for _ in range(2):
             with pytest.raises(ConnectionError):
@@ -510,7 +512,7 @@ def test_a_client_that_sends_byte_by_byte_takes_no_thread_until_its_record_is_wh
             client.send(hello[-1:])
             while steps == 0:
                 await runtime.tasks.sleep(0.001)
-            assert client.recv(1) == b"\x16"  # a ServerHello
+            assert await runtime.tasks.in_thread(client.recv, 1) == b"\x16"  # a ServerHello
 
     run(main)
 
@@ -546,6 +548,52 @@ def test_half_open_handshakes_and_a_flood_of_them_do_not_hold_up_the_loop() -> N
         assert longest_s < 0.1
 
     run(main)
+
+
+@pytest.mark.parametrize("inner", [CHANGE_OF_KEYS, ANSWERED_CHANGE_OF_KEYS, ONE_BYTE])
+def test_changes_of_keys_and_tiny_records_by_the_thousand_hold_up_nobody(
+    tmp_path: Path, inner: bytes
+) -> None:
+    """OpenSSL left alone with a socket would take a hundred milliseconds for these in one call."""
+    count = 10_000
+
+    async def main(runtime: Runtime) -> None:
+        place = Place(runtime)
+        with socket.create_connection((HERE, place.port)) as raw:
+            secured = await runtime.tasks.in_thread(handshake, raw, tmp_path / "keys")
+            server = await place.accepted()
+            data = records(client_secret(tmp_path / "keys"), inner, count)
+            longest_s, received, buffer = 0.0, 0, bytearray(256 * 1024)
+            sending = runtime.tasks.in_thread(socket.socket.sendall, secured, data + b"end")
+            done = asyncio.Event()
+
+            def on_readable() -> None:
+                nonlocal longest_s, received
+                start_s = time.thread_time()
+                with contextlib.suppress(BlockingIOError):
+                    received += (count_now := server.recv_into(buffer))
+                    if not count_now:
+                        done.set()
+                        server.unwatch_readable()
+                longest_s = max(longest_s, time.thread_time() - start_s)
+
+            server.watch_readable(on_readable)
+            await sending
+            socket.socket.shutdown(secured, socket.SHUT_WR)
+            await asyncio.wait_for(done.wait(), PATIENCE_S)
+            secured.close()
+        assert received == (count if inner == ONE_BYTE else 0)
+        assert longest_s < 0.02
+
+    run(main)
+
+
+def handshake(raw: socket.socket, key_log: Path) -> ssl.SSLSocket:
+    context = python_client()
+    context.keylog_filename = str(key_log)
+    secured = context.wrap_socket(raw, server_hostname="localhost")
+    assert secured.cipher()[0] == "TLS_AES_256_GCM_SHA384"  # type: ignore[index]
+    return secured
 
 
 def test_a_handshake_that_is_given_up_leaves_nothing_open() -> None:

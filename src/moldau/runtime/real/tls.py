@@ -1,15 +1,18 @@
 """TLS streams over own non-blocking sockets, by OpenSSL as Python has it.
 
 A stream keeps what its port says, whatever OpenSSL does inside: a reader is called again while decrypted bytes are
-left, though the socket has none; a buffer is filled over several records; a write that was not taken is to be offered
-again with the same bytes first, as every caller does anyway. An end without a farewell is an end: frames have lengths.
+left, though the socket has none; a buffer is filled over several records; bytes that were not taken are to be offered
+again first, as every caller does anyway. An end without a farewell is an end: frames have lengths.
+
+OpenSSL reads and writes memory here, one record after the other: left to itself with a socket, it stays in one call for
+as long as records come that carry nothing, and a client may send a hundred thousand changes of keys in a second.
 
 The handshake computes in a thread, which does not hold the interpreter: a signature takes a millisecond, with a large
 key six. STEPS_AT_ONCE at a time, in the order in which clients have spoken. A client that says nothing, or sends byte
 by byte, takes no thread: a step begins when a whole record is there. How long and how many at once is the caller's.
 
-Files are read and then encrypted: OpenSSL can leave encryption to the kernel (OP_ENABLE_KTLS, Python 3.12), where
-`os.sendfile` would go past the process again; that is not built.
+Records of files are read and then encrypted. OpenSSL can leave encryption to the kernel (OP_ENABLE_KTLS, Python 3.12),
+where `os.sendfile` would go past the process again; that is not built, and needs OpenSSL to have the socket.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import Enum
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from moldau.runtime.ports import Address, Buffer, File
 from moldau.runtime.real.tls_context import RealTlsContext
@@ -31,19 +34,25 @@ from moldau.runtime.tls import TlsEnded, TlsError
 
 RECORD_BYTES = 16 * 1024
 RECEIVE_BYTES_MAX = 256 * 1024
-"""Decrypted in one call: some 0.3 ms."""
+RECORDS_MAX = 64
+"""Decrypted in one call: some 0.3 ms. Small records take as long as larger ones."""
+RAW_BYTES_MAX = 32 * 1024
+"""Received at once, and held for a connection until it is decrypted."""
 SEND_BYTES_MAX = 256 * 1024
+PIECE_BYTES = 32 * 1024
+"""Encrypted at once, and held for a connection until the socket takes it."""
 FILE_PIECE_BYTES = 64 * 1024
 STEPS_AT_ONCE = 2
 STEPS_MAX = 32
 """Of one handshake: an honest one has three, unless its network cuts records short."""
-LOOKS_MAX = 100
-LOOK_PAUSE_S = 0.05
-"""For the rest of a record, where the system cannot wait for it."""
+RECORDS_PER_STEP = 16
 HEAD_BYTES = 5
 RECORD_TYPES = range(20, 24)
-PEEK_BYTES_MAX = HEAD_BYTES + RECORD_BYTES + 256
+RECORD_BYTES_MAX = HEAD_BYTES + RECORD_BYTES + 256
+"""What claims to be longer is given to OpenSSL, which refuses it."""
 DISCARD_BYTES = 64 * 1024
+NO_BIO = ssl.MemoryBIO()
+"""Before there is one; never written to."""
 
 _REASONS = {
     "CERTIFICATE_VERIFY_FAILED": "the other side's certificate is not accepted",
@@ -65,11 +74,11 @@ _REASONS = {
 
 
 class Next(Enum):
-    """What a handshake waits for."""
+    """What a handshake needs next."""
 
     NOTHING = 1
     READ = 2
-    WRITE = 3
+    DONE = 3
 
 
 Step = tuple[Next, OSError | None]
@@ -116,17 +125,19 @@ class RealTlsStream:
         "_has_more",
         "_host",
         "_in_step",
+        "_incoming",
         "_is_calling",
         "_is_closed",
         "_is_ended",
         "_is_watching_read",
         "_is_watching_write",
-        "_least",
-        "_looks",
         "_loop",
         "_on_read",
         "_on_write",
-        "_read_needs_write",
+        "_out",
+        "_outgoing",
+        "_owed",
+        "_raw",
         "_socket",
         "_steps",
         "_tls",
@@ -156,16 +167,20 @@ class RealTlsStream:
         self._fd = connected.fileno()
         self._context = context
         self._host = host
-        self._tls: ssl.SSLSocket | None = None  # made when there is something to do: it takes 20 KB
+        self._tls: ssl.SSLObject | None = None  # made when there is something to do: it takes memory
+        self._incoming: ssl.MemoryBIO = NO_BIO
+        self._outgoing: ssl.MemoryBIO = NO_BIO
+        self._raw = b""  # received, and not given to OpenSSL yet: the rest of a record, and what follows
+        self._out = memoryview(b"")  # encrypted, and not taken by the socket yet
+        self._owed = 0  # bytes of which that is the rest: they were not taken, and will be offered again
         self._done: Callable[[TlsError | None], object] | None = None
-        self._steps = self._looks = 0
-        self._least = 1  # bytes that the system waits for before it calls the socket readable
+        self._steps = 0
         self._in_step = self._is_closed = False
         self._on_read: Callable[[], object] | None = None
         self._on_write: Callable[[], object] | None = None
         self._is_watching_read = self._is_watching_write = False
-        self._read_needs_write = self._write_needs_read = False
-        self._has_more = False  # inside of OpenSSL, or an end that was not told yet
+        self._write_needs_read = False
+        self._has_more = False  # here or inside of OpenSSL, or an end that was not told yet
         self._is_calling = False
         self._is_ended = False
         self._failure: OSError | None = None
@@ -178,9 +193,25 @@ class RealTlsStream:
     def secure(self, done: Callable[[TlsError | None], object]) -> None:
         self._done = done
         if self._host is None:
-            self.watch_readable(self._look)
+            self.watch_readable(self._receive_step)
         else:
             self._submit()
+
+    def _receive_step(self) -> None:
+        """Begin a step if a whole record is there."""
+        try:
+            self._receive()
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._end_handshake(_as_tls_error(error))
+            return
+        raw = self._raw
+        is_other = bool(raw) and raw[0] not in RECORD_TYPES
+        if self._record_bytes(0) or is_other:
+            self._submit()
+        elif self._is_ended:
+            self._end_handshake(TlsError("the other side has ended the connection during the handshake"))
 
     def _submit(self) -> None:
         self.unwatch_readable()
@@ -188,51 +219,20 @@ class RealTlsStream:
         self.waits_for_us = True
         self._handshakes.submit(self)
 
-    def _look(self) -> None:
-        """Begin a step if the next record is there whole."""
-        try:
-            head = self._peek(HEAD_BYTES)
-            needed = HEAD_BYTES + int.from_bytes(head[3:5], "big") if len(head) == HEAD_BYTES else HEAD_BYTES
-            is_due = not head or head[0] not in RECORD_TYPES or needed > PEEK_BYTES_MAX
-            if not is_due:
-                is_due = len(head) == HEAD_BYTES and len(self._peek(needed)) == needed
-            if is_due:
-                self._wait_for(1)
-                self._submit()
-            else:
-                self._await_rest(needed)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError as error:
-            self._end_handshake(_as_tls_error(error))
-
-    def _peek(self, length: int) -> bytes:
-        return socket.socket.recv(self._tls or self._socket, length, socket.MSG_PEEK)
-
-    def _wait_for(self, least: int) -> None:
-        if least != self._least:
-            self._least = least
-            socket.socket.setsockopt(self._tls or self._socket, socket.SOL_SOCKET, socket.SO_RCVLOWAT, least)
-
-    def _await_rest(self, needed: int) -> None:
-        self._looks += 1
-        if self._looks > LOOKS_MAX:
-            self._end_handshake(TlsError("the handshake comes in too many pieces"))
-            return
-        if needed != self._least:
-            with suppress(OSError):
-                self._wait_for(needed)
-                return
-        self.unwatch_readable()
-        self._loop.call_later(LOOK_PAUSE_S, self._look_again)
-
-    def _look_again(self) -> None:
-        if not self._is_closed:
-            self.watch_readable(self._look)
-
     def begin_step(self) -> bool:
         """False where the stream was closed while it stood in line."""
         self._in_step = not self._is_closed
+        if self._in_step and self._tls is None:
+            self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        if self._in_step and self._raw:
+            for _ in range(RECORDS_PER_STEP):
+                if not self._feed_one():
+                    break
+            else:
+                return True
+            if self._raw and self._raw[0] not in RECORD_TYPES:
+                self._incoming.write(self._raw)  # OpenSSL says what it is
+                self._raw = b""
         return self._in_step
 
     def step(self) -> Step:
@@ -246,17 +246,15 @@ class RealTlsStream:
 
     def _step(self) -> Next:
         if self._tls is None:
-            self._tls = self._context.wrap(self._socket, self._host)
+            self._tls = self._context.wrap(self._incoming, self._outgoing, self._host)
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
             return Next.READ
-        except ssl.SSLWantWriteError:
-            return Next.WRITE
         self._context.check(self._tls)
         if self._context.asks_for_certificate:
             self.certificate = self._tls.getpeercert(binary_form=True)
-        return Next.NOTHING
+        return Next.DONE
 
     def after_step(self, wanted: Next, error: OSError | None) -> None:
         self._in_step = self.waits_for_us = False
@@ -265,33 +263,92 @@ class RealTlsStream:
             self._close_socket()
         elif error is not None:
             self._end_handshake(_as_tls_error(error))
-        elif wanted is Next.NOTHING:
-            self._has_more = self._tls is not None and self._tls.pending() > 0
+        elif wanted is Next.READ and self._steps >= STEPS_MAX:
+            self._end_handshake(TlsError("the handshake comes in too many pieces"))
+        else:
+            self._go_on(wanted)
+
+    def _go_on(self, wanted: Next) -> None:
+        """Once what the step has made is sent."""
+        try:
+            is_sent = self._flush()
+        except OSError as error:
+            self._end_handshake(_as_tls_error(error))
+            return
+        if not is_sent:
+            self.watch_writable(lambda: self._go_on(wanted))
+            return
+        self.unwatch_writable()
+        if wanted is Next.DONE:
+            self._has_more = self._holds_more()
             done, self._done = self._done, None
             if done is not None:
                 done(None)
-        elif self._steps >= STEPS_MAX:
-            self._end_handshake(TlsError("the handshake comes in too many pieces"))
-        elif wanted is Next.WRITE:
-            self.watch_writable(self._submit)
+        elif self._record_bytes(0):
+            self._submit()
         else:
-            self.watch_readable(self._look)
+            self.watch_readable(self._receive_step)
 
     def _end_handshake(self, error: TlsError) -> None:
         """The other side shall learn why, so that its bytes are taken, lest the system answers them with a reset."""
         done, self._done = self._done, None
         with suppress(OSError):
-            socket.socket.shutdown(self._tls or self._socket, socket.SHUT_WR)
-            socket.socket.recv(self._tls or self._socket, DISCARD_BYTES)
-        self._tls_gone()
+            self._flush()
+            self._socket.shutdown(socket.SHUT_WR)
+            self._socket.recv(DISCARD_BYTES)
+        self._tls = None  # there is nobody to take leave of
         self.close()
         if done is not None:
             done(error)
 
-    def _tls_gone(self) -> None:
-        """No farewell: there is nothing to take leave of."""
-        if self._tls is not None:
-            self._socket, self._tls = self._tls, None
+    # Records
+
+    def _record_bytes(self, start: int) -> int:
+        """The length of the record that begins there, if it is there whole; else 0."""
+        if len(self._raw) - start < HEAD_BYTES:
+            return 0
+        size = HEAD_BYTES + int.from_bytes(self._raw[start + 3 : start + HEAD_BYTES], "big")
+        return size if len(self._raw) - start >= min(size, RECORD_BYTES_MAX) else 0
+
+    def _receive(self) -> None:
+        """More from the socket, behind what is there. BlockingIOError where there is nothing."""
+        room = RAW_BYTES_MAX - len(self._raw)
+        if room <= 0 or self._is_ended:
+            return
+        data = self._socket.recv(room)
+        self._is_ended = not data
+        self._raw = self._raw + data if self._raw else data
+
+    def _feed_one(self) -> bool:
+        """Give OpenSSL one record: it goes on by itself as long as it has some, and one that carries nothing (a change
+        of keys) takes as long as a large one."""
+        size = self._record_bytes(0)
+        if size:
+            self._incoming.write(memoryview(self._raw)[:size])
+            self._raw = self._raw[size:]
+        return size > 0
+
+    def _holds_more(self) -> bool:
+        tls = self._tls
+        return (
+            self._is_ended
+            or self._failure is not None
+            or self._incoming.pending > 0
+            or (tls is not None and tls.pending() > 0)
+            or self._record_bytes(0) > 0
+        )
+
+    def _flush(self) -> bool:
+        """Send what is encrypted; whether all of it went."""
+        if self._outgoing.pending:
+            made = self._outgoing.read()
+            self._out = memoryview(bytes(self._out) + made if self._out else made)
+        try:
+            while self._out:
+                self._out = self._out[self._socket.send(self._out) :]
+        except (BlockingIOError, InterruptedError):
+            return False
+        return True
 
     # Bytes
 
@@ -299,72 +356,100 @@ class RealTlsStream:
         tls = self._secured()
         view = memoryview(buffer)
         length = min(len(view), RECEIVE_BYTES_MAX)
-        filled = 0
+        filled = records = 0
+        is_dry = False
         try:
-            while filled < length and not self._is_ended:
-                received = tls.recv_into(view[filled:] if filled else view, length - filled)
-                self._is_ended = not received
-                filled += received
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as wanted:
-            self._has_more = False
-            if filled:
-                return filled
-            if isinstance(wanted, ssl.SSLWantWriteError):
-                self._read_needs_write = True
-                self._update()
-            raise BlockingIOError(errno.EAGAIN, "nothing to receive") from None
+            while filled < length and records < RECORDS_MAX:
+                if not (tls.pending() or self._incoming.pending) and not self._feed_one():
+                    if self._is_ended:
+                        break
+                    self._receive()
+                    continue
+                records += 1
+                with suppress(ssl.SSLWantReadError):
+                    count = cast(int, tls.read(length - filled, view[filled:]))
+                    if not count:
+                        self._is_ended = True
+                        self._raw = b""
+                        break
+                    filled += count
+        except (BlockingIOError, InterruptedError):
+            is_dry = True
         except OSError as error:
             self._failure = self._failure or _as_connection_error(error)
             if not filled:
                 raise self._failure from None
-        self._tell(self._is_ended or self._failure is not None or tls.pending() > 0)
+        if self._outgoing.pending:
+            with suppress(OSError):
+                self._flush()
+        self._tell(not is_dry and self._holds_more())
+        if not filled and not self._is_ended:
+            raise BlockingIOError(errno.EAGAIN, "nothing to receive")
         return filled
 
     def send(self, data: Buffer) -> int:
+        """A piece is encrypted once. Where the socket does not take all of it, it counts as not taken: the same bytes
+        are offered again, and then the rest of it is sent."""
         tls = self._secured()
         view = memoryview(data)
         length = min(len(view), SEND_BYTES_MAX)
-        sent = 0
         try:
+            sent = self._settled()
             while sent < length:
-                sent += tls.send(view[sent : sent + RECORD_BYTES])
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as wanted:
-            if not sent:
-                if isinstance(wanted, ssl.SSLWantReadError):
-                    self._write_needs_read = True
-                    self._update()
-                raise BlockingIOError(errno.EAGAIN, "no room to send") from None
+                piece = view[sent : min(length, sent + PIECE_BYTES)]
+                tls.write(piece)
+                if not self._flush():
+                    self._owed = len(piece)
+                    break
+                sent += len(piece)
+        except ssl.SSLWantReadError:  # the middle of a change of keys
+            self._write_needs_read = True
+            self._update()
+        except (BlockingIOError, InterruptedError):
+            raise
         except OSError as error:
-            if not sent:
-                raise _as_connection_error(error) from None
+            self._failure = self._failure or _as_connection_error(error)
+            raise self._failure from None
+        if not sent and length:
+            raise BlockingIOError(errno.EAGAIN, "no room to send")
         return sent
+
+    def _settled(self) -> int:
+        """The bytes of a piece that was offered before, when the rest of it has gone out."""
+        if not self._flush():
+            raise BlockingIOError(errno.EAGAIN, "no room to send")
+        owed, self._owed = self._owed, 0
+        return owed
 
     def sendmsg(self, buffers: Sequence[Buffer]) -> int:
         """Small buffers share a record; a large one is worth its own."""
         first = next((buffer for buffer in buffers if len(buffer)), b"")
-        return self.send(first if len(first) >= RECORD_BYTES else b"".join(buffers))
+        return self.send(first if len(first) >= PIECE_BYTES else b"".join(buffers))
 
     def send_more(self, data: Buffer) -> int:
         return self.send(data)
 
     def sendfile(self, file: File, position: int, length: int) -> int:
+        self._secured()
         taken = 0
         while taken < min(length, SEND_BYTES_MAX):
+            if self._out and not self._flush():  # before anything is read
+                break
             piece = file.pread(min(length - taken, FILE_PIECE_BYTES), position + taken)
             if not piece:
-                break
+                return taken
             try:
                 sent = self.send(piece)
-            except OSError:
-                if not taken:
-                    raise
+            except BlockingIOError:
                 break
             taken += sent
             if sent < len(piece):
                 break
+        if not taken:
+            raise BlockingIOError(errno.EAGAIN, "no room to send")
         return taken
 
-    def _secured(self) -> ssl.SSLSocket:
+    def _secured(self) -> ssl.SSLObject:
         if self._tls is None or self._done is not None or self._is_closed:
             raise OSError(errno.EBADF if self._is_closed else errno.ENOTCONN, "the stream is not secured")
         if self._failure is not None:
@@ -405,12 +490,8 @@ class RealTlsStream:
 
     def _update(self) -> None:
         """Watch for what the callbacks need, which is not always what they are for."""
-        reads = (self._on_read is not None and not self._read_needs_write) or (
-            self._on_write is not None and self._write_needs_read
-        )
-        writes = (self._on_write is not None and not self._write_needs_read) or (
-            self._on_read is not None and self._read_needs_write
-        )
+        reads = self._on_read is not None or (self._on_write is not None and self._write_needs_read)
+        writes = self._on_write is not None and not self._write_needs_read
         if reads != self._is_watching_read:
             self._is_watching_read = reads
             if reads:
@@ -428,17 +509,15 @@ class RealTlsStream:
         if self._write_needs_read:
             self._write_needs_read = False
             self._update()
+            with suppress(OSError):  # whoever sends next finds it
+                self._receive()
+            self._feed_one()
             if self._on_write is not None:
                 self._on_write()
         if self._on_read is not None:
             self._on_read()
 
     def _writable(self) -> None:
-        if self._read_needs_write:
-            self._read_needs_write = False
-            self._update()
-            if self._on_read is not None:
-                self._on_read()
         if self._on_write is not None:
             self._on_write()
 
@@ -454,17 +533,19 @@ class RealTlsStream:
             self._close_socket()
 
     def _close_socket(self) -> None:
-        if self._tls is None:
-            self._socket.close()
-            return
-        with suppress(OSError, ValueError):
-            self._tls.unwrap()  # says farewell, and waits for none
-        self._tls.close()
+        if self._tls is not None and not self._out and self._failure is None:
+            with suppress(OSError, ValueError):
+                self._tls.unwrap()
+            with suppress(OSError):
+                self._flush()  # the farewell
+        self._tls = None
+        self._raw = b""
+        self._socket.close()
 
     def break_off(self) -> None:
         """From any thread: both sides find the connection ended, as far as it is not closed already."""
         with suppress(OSError):
-            socket.socket.shutdown(self._tls or self._socket, socket.SHUT_RDWR)
+            self._socket.shutdown(socket.SHUT_RDWR)
 
 
 def _as_connection_error(error: OSError) -> OSError:

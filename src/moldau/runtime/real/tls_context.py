@@ -7,7 +7,6 @@ anew. A certificate that is trusted ends a chain, whether it is a root or not, a
 from __future__ import annotations
 
 import os
-import socket
 import ssl
 import sys
 import tempfile
@@ -39,16 +38,14 @@ class RealTlsContext:
         if "TLSv1.3" in settings.versions and settings.suites:
             _check_suites(self._context, settings.suites)
 
-    def wrap(self, connected: socket.socket, host: str | None) -> ssl.SSLSocket:
-        return self._context.wrap_socket(
-            connected, server_side=self._is_server, do_handshake_on_connect=False, server_hostname=host
-        )
+    def wrap(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, host: str | None) -> ssl.SSLObject:
+        return self._context.wrap_bio(incoming, outgoing, server_side=self._is_server, server_hostname=host)
 
     @property
     def asks_for_certificate(self) -> bool:
         return self._is_server and self._context.verify_mode != ssl.CERT_NONE
 
-    def check(self, secured: ssl.SSLSocket) -> None:
+    def check(self, secured: ssl.SSLObject) -> None:
         """That TLS 1.3 came to a suite that is allowed: older Pythons cannot leave one out beforehand."""
         used = secured.cipher()
         if self._suites and used is not None and used[1] == "TLSv1.3" and used[0] not in self._suites:

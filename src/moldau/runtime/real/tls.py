@@ -211,7 +211,7 @@ class RealTlsStream:
         if self._record_bytes(0) or is_other:
             self._submit()
         elif self._is_ended:
-            self._end_handshake(TlsError("the other side has ended the connection during the handshake"))
+            self._end_handshake(TlsEnded("the other side has ended the connection during the handshake"))
 
     def _submit(self) -> None:
         self.unwatch_readable()

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import (
     AdminClient,
+    ConfigResource,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialDeletion,
@@ -27,6 +28,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("interop-sasl")]
 
 IN_PYTHON = ("confluent-kafka", "kafka-python", "aiokafka")
 JAVA_COUNTS = 3
+WRONG = "not-her-secret"
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +76,7 @@ def test_kcat_works_by_plain(broker: SaslBroker, requires_kcat: str) -> None:
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_librdkafka_is_told_that_it_is_not_who_it_says(broker: SaslBroker, mechanism: str) -> None:
     errors: list[KafkaError] = []
-    settings = broker.security(mechanism, password="wrong").librdkafka()
+    settings = broker.security(mechanism, password=WRONG).librdkafka()
     if mechanism == "OAUTHBEARER":
         settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism}
 
@@ -109,7 +111,7 @@ def test_clients_in_python_are_refused_with_a_wrong_password(broker: SaslBroker,
     from aiokafka import AIOKafkaProducer
     from aiokafka.errors import KafkaError as AioKafkaError
 
-    security = broker.security(mechanism, password="wrong", token=broker.tokens.token(aud="others"))
+    security = broker.security(mechanism, password=WRONG, token=broker.tokens.token(aud="others"))
     with pytest.raises(KafkaPythonError):
         KafkaConsumer(
             bootstrap_servers=broker.bootstrap_servers,
@@ -128,6 +130,28 @@ def test_clients_in_python_are_refused_with_a_wrong_password(broker: SaslBroker,
 
     with pytest.raises(AioKafkaError):
         asyncio.run(aio())
+
+
+def test_clients_begin_their_sessions_again(tmp_path: Path, tokens: Tokens) -> None:
+    """librdkafka, and kafka-python, which connects anew: neither loses a message."""
+    with SaslBroker(tmp_path, tokens, **{"connections.max.reauth.ms": "1500"}) as broker:
+        security = broker.security("SCRAM-SHA-256")
+        CLIENTS["confluent-kafka"](broker.bootstrap_servers, security).create("topic")
+        settings = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0, **security.librdkafka()}
+        producer = Producer(settings)
+        failed: list[KafkaError] = []
+        for number in range(50):
+            producer.produce(
+                "topic", b"%d" % number, on_delivery=lambda error, _: error and failed.append(error)
+            )
+            producer.poll(0.1)
+        assert producer.flush(20) == 0 and not failed
+        values = CLIENTS["kafka-python"](broker.bootstrap_servers, security).consume(
+            "topic", offset=0, count=50
+        )
+        assert [one.value for one in values] == [b"%d" % number for number in range(50)]
+    printed = (broker.folder / "stderr.txt").read_bytes()
+    assert b"expired" not in printed and b"authentication has failed" not in printed
 
 
 def test_a_client_without_sasl_gets_nowhere(broker: SaslBroker) -> None:
@@ -192,9 +216,18 @@ def test_the_command_line_makes_users_of_a_running_cluster(broker: SaslBroker) -
     assert "dave" not in run_moldau("user", "list", *where)
 
 
+def test_no_password_is_in_the_settings_that_an_admin_client_is_told(broker: SaslBroker) -> None:
+    admin = admin_of(broker)
+    (future,) = admin.describe_configs([ConfigResource(ConfigResource.Type.BROKER, "1")]).values()
+    told = future.result(timeout=20)
+    name = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
+    assert told[name].value is None and told[name].is_sensitive
+    assert not any(PASSWORD in str(entry.value) for entry in told.values())
+
+
 def test_no_password_or_key_is_in_what_the_broker_prints_or_keeps(broker: SaslBroker, tmp_path: Path) -> None:
     printed = b"".join(path.read_bytes() for path in broker.folder.glob("std*.txt"))
     kept = b"".join(path.read_bytes() for path in broker.data.glob("cluster*") if path.is_file())
-    for secret in (PASSWORD, "carol's", "wrong"):
+    for secret in (PASSWORD, "carol's", WRONG):
         assert secret.encode() not in printed + kept
     assert b"stored_key" not in printed

@@ -194,9 +194,10 @@ class BrokerConfig:
             return {}
         from moldau.config.sasl import broker_login, sasl_settings
 
+        found = {name: sasl_settings(self, name) for name in names}
         if self.inter_broker_listener.is_sasl:
             broker_login(self)  # what is missing is said at the start
-        return {name: sasl_settings(self, name) for name in names}
+        return found
 
     def _skipped_listeners(self) -> list[str]:
         return [name.upper() for name in self["controller.listener.names"]]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import random
 from base64 import b64encode
 from typing import Any
 
@@ -443,6 +445,59 @@ def test_the_number_of_frames_before_authentication_is_bounded() -> None:
                 await client.frame()
 
     played(scene)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_nonsense_neither_gets_in_nor_breaks_anything(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Right dialogues with bytes changed, cut, doubled and put in another order."""
+    chance = random.Random(seed)
+
+    def spoilt(frame: bytes) -> bytes:
+        data = bytearray(frame)
+        for _ in range(chance.randrange(1, 4)):
+            place = chance.randrange(len(data) + 1)
+            match chance.randrange(4):
+                case 0 if place < len(data):
+                    data[place] = chance.randrange(256)
+                case 1:
+                    del data[place : place + chance.randrange(8)]
+                case 2:
+                    data[place:place] = chance.randbytes(chance.randrange(8))
+                case 3:
+                    data += data[place:]
+        return SIZE.pack(len(data)) + bytes(data) if chance.randrange(3) else bytes(data)
+
+    def frames() -> list[bytes]:
+        wrong = Login(chance.choice(ALL), "alice", "wrong")
+        first = next(wrong.messages(chance.randbytes(18)))
+        version = chance.randrange(3)
+        size = bytes([len(first) + 1]) if version == 2 else SIZE.pack(len(first))
+        tail = b"\0" if version == 2 else b""
+        name = wrong.mechanism.encode()
+        return [
+            request_frame(API_VERSIONS, 0, 1, "test", b""),
+            request_frame(HANDSHAKE, chance.randrange(2), 2, "test", len(name).to_bytes(2, "big") + name),
+            request_frame(AUTHENTICATE, version, 3, "test", size + first + tail),
+            request_frame(3, 1, 4, "test", b"\xff\xff\xff\xff"),
+        ]
+
+    async def scene(stage: Stage) -> None:
+        for _ in range(10):
+            client = await stage.client()
+            for frame in chance.sample(frames(), chance.randrange(1, 5)):
+                with contextlib.suppress(OSError):
+                    client.send(spoilt(frame[4:]) if chance.randrange(2) else frame)
+                await stage.world.sleep(chance.random() / 100)
+            client.close()
+        await stage.world.sleep(5)
+        assert stage.broker.metrics.authentications == 0
+        for connection in stage.broker._server.connections:
+            assert connection.principal == "User:ANONYMOUS"
+        other = await stage.client("other")
+        assert not (await other.log_in("SCRAM-SHA-256")).error_code
+
+    played(scene)
+    assert "a request failed" not in caplog.text
 
 
 # ---- failing slowly -------------------------------------------------------------------------------------------

@@ -157,7 +157,7 @@ def test_brokers_talk_by_the_listener_that_is_named_or_has_the_protocols_name() 
 @pytest.mark.parametrize(
     ("settings", "part"),
     [
-        ({"listeners": "SASL_SSL://:9093"}, "GSSAPI is not served between brokers"),
+        ({"listeners": "SASL_SSL://:9093"}, "Kerberos is not served"),
         ({"inter.broker.listener.name": "INSIDE"}, "must be a listener name defined in listeners"),
         (
             {"security.inter.broker.protocol": "SSL"},

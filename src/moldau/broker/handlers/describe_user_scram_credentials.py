@@ -40,7 +40,8 @@ async def handle(
         return DescribeUserScramCredentialsResponse(
             (denied,) * len(request.users or ()), DESCRIBE_CLUSTER.error
         )
-    asked = Counter(user.name for user in request.users or ())
+    asked: Counter[str] = Counter()
+    await paced(context, lambda user: asked.update((user.name,)), request.users or ())
     users = broker.image.configs_of(ResourceType.USER)
 
     def describe(name: str) -> DescribeUserScramCredentialsResult:
@@ -56,5 +57,7 @@ async def handle(
             return DescribeUserScramCredentialsResult(name, ErrorCode.resource_not_found, NOT_THERE + name)
         return DescribeUserScramCredentialsResult(name, ErrorCode.none, None, infos)
 
-    names = list(asked) or [name for name in users if name != DECOYS]
+    names = list(asked or users)
+    if not asked and DECOYS in users:
+        names.remove(DECOYS)
     return DescribeUserScramCredentialsResponse(tuple(await paced(context, describe, names)))

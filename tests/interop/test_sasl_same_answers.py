@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Iterator
 from contextlib import closing
-from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,20 +18,16 @@ from confluent_kafka.admin import (
 
 from bench.apache_kafka import KafkaServer
 from interop.clients.security import LOGIN_MODULES
+from interop.dialogue import AUTHENTICATE, HANDSHAKE, METADATA, VERSIONS, Dialogue
 from interop.sasl_broker import PASSWORD, USER, SaslBroker, Tokens, run_moldau
-from moldau.security.sasl.client import Login
-from moldau.wire.codec import encode_request
-from moldau.wire.frames import SIZE, request_frame
+from moldau.wire.frames import SIZE
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("interop-kafka")]
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-512", "SCRAM-SHA-256")
 """In the order of a Java HashSet, in which Kafka tells them; Moldau keeps that of the settings."""
-VERSIONS, HANDSHAKE, AUTHENTICATE, METADATA = 18, 17, 36, 3
-TIMEOUT_S = 10.0
 SALT = b"the same salt for both"
 REAUTH_MS = "3600000"
-ADDRESSES = count()
 
 
 @pytest.fixture(scope="module")
@@ -80,56 +73,6 @@ def _answers(port: int) -> bool:
     from bench.server import count_brokers
 
     return count_brokers(port) > 0
-
-
-class Dialogue:
-    """One connection, and what was said on it: answers, and whether it ended."""
-
-    def __init__(self, port: int) -> None:
-        own = f"127.0.1.{next(ADDRESSES) % 250 + 1}"  # many failures of one address would be slowed
-        self._socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_S, source_address=(own, 0))
-        self._reader = self._socket.makefile("rb")
-        self._next_id = 100
-        self.heard: list[bytes | str] = []
-
-    def close(self) -> None:
-        self._reader.close()
-        self._socket.close()
-
-    def hear(self) -> bytes:
-        """The next answer, b"" where the connection has ended instead."""
-        try:
-            head = self._reader.read(4)
-            answer = self._reader.read(SIZE.unpack(head)[0]) if len(head) == 4 else b""
-        except (ConnectionError, TimeoutError) as error:
-            answer, head = b"", b""
-            if isinstance(error, TimeoutError):
-                self.heard.append("nothing")
-                return b""
-        self.heard.append(answer if len(head) == 4 else "the end")
-        return answer
-
-    def raw(self, data: bytes) -> bytes:
-        self._socket.sendall(data)
-        return self.hear()
-
-    def ask(self, api_key: int, version: int, body: bytes) -> bytes:
-        self._next_id += 1
-        return self.raw(request_frame(api_key, version, self._next_id, "client", body))
-
-    def request(self, api_key: int, version: int, **fields: Any) -> bytes:
-        return self.ask(api_key, version, encode_request(api_key, version, SimpleNamespace(**fields)))
-
-    def handshake(self, mechanism: str, version: int = 1) -> None:
-        self.request(HANDSHAKE, version, mechanism=mechanism)
-
-    def authenticate(self, message: bytes, version: int = 2) -> bytes:
-        return self.request(AUTHENTICATE, version, auth_bytes=message)
-
-    def scram(self, mechanism: str, password: str = PASSWORD, version: int = 2) -> None:
-        dialogue = Login(mechanism, USER, password).messages(b"always the same nonce")
-        answer = self.authenticate(next(dialogue), version)
-        self.authenticate(dialogue.send(re.search(rb"r=.*,i=\d+", answer)[0]), version)  # type: ignore[index]
 
 
 ENDS = "the end"
@@ -226,10 +169,10 @@ def play(name: str, one: Dialogue) -> None:
             one.raw(SIZE.pack(len(PLAIN_MESSAGES[what])) + PLAIN_MESSAGES[what])
         case ["scram", mechanism, version]:
             one.handshake(mechanism)
-            one.scram(mechanism, version=int(version))
+            one.scram(mechanism, USER, PASSWORD, int(version))
         case ["scram with a wrong password", mechanism]:
             one.handshake(mechanism)
-            one.scram(mechanism, "wrong")
+            one.scram(mechanism, USER, "wrong")
             one.hear()
         case ["scram first", mechanism, what]:
             one.handshake(mechanism)
@@ -237,7 +180,7 @@ def play(name: str, one: Dialogue) -> None:
             one.hear()
         case ["handshake after"]:
             one.handshake("SCRAM-SHA-256")
-            one.scram("SCRAM-SHA-256")
+            one.scram("SCRAM-SHA-256", USER, PASSWORD)
             one.handshake("SCRAM-SHA-256")
         case ["authenticate after"]:
             good_plain(one)

@@ -36,8 +36,10 @@ def jwk(kind: Any, key: Any, **more: Any) -> dict[str, Any]:
     return json.loads(kind.to_jwk(key)) | more
 
 
+OTHER = rsa.generate_private_key(65537, 2048)
 JWKS = {
     "keys": [
+        jwk(jwt.algorithms.RSAAlgorithm, OTHER.public_key(), kid="for-rs256", alg="RS256"),
         jwk(jwt.algorithms.RSAAlgorithm, RSA.public_key(), kid="rsa", use="sig"),
         jwk(jwt.algorithms.RSAAlgorithm, WEAK.public_key(), kid="weak"),
         jwk(jwt.algorithms.ECAlgorithm, P256.public_key(), kid="p256"),
@@ -78,7 +80,7 @@ def hmac_with(secret: bytes) -> Callable[[bytes], bytes]:
 
 
 def test_of_a_jwks_only_public_keys_for_signatures_count() -> None:
-    assert [key.key_id for key in KEYS] == ["rsa", "p256", "p384", "ed"]
+    assert [key.key_id for key in KEYS] == ["for-rs256", "rsa", "p256", "p384", "ed"]
     assert "object at" not in repr(KEYS)
 
 
@@ -97,7 +99,7 @@ GOOD = {
     "EdDSA": lambda: signed(ED, "EdDSA", "ed"),
     "no key id": lambda: signed(kid=None),
     "several audiences": lambda: signed(aud=["x", "others"]),
-    "expired within the skew": lambda: signed(exp=NOW_S - 29),
+    "expired within the skew": lambda: signed(exp=NOW_S - 29, iat=NOW_S - 600),
     "valid soon, within the skew": lambda: signed(nbf=NOW_S + 29),
     "a fraction of a second": lambda: signed(exp=NOW_S + 600.5),
 }
@@ -114,7 +116,10 @@ def test_it_does_so_until_it_expires() -> None:
 
 
 BAD = {
-    "expired": lambda: signed(exp=NOW_S - 30),
+    "expired": lambda: signed(exp=NOW_S - 30, iat=NOW_S - 600),
+    "expired before it was issued": lambda: signed(exp=NOW_S - 1),
+    "expired before it was valid": lambda: signed(exp=NOW_S + 5, nbf=NOW_S + 10),
+    "another algorithm than the key is for": lambda: signed(OTHER, "PS256", "for-rs256"),
     "no expiry": lambda: signed(exp=None),
     "an expiry that is a text": lambda: by_hand({"alg": "RS256", "kid": "rsa"}, CLAIMS | {"exp": "soon"}),
     "an expiry without end": lambda: signed(exp=10**30),

@@ -36,12 +36,12 @@ class CredentialInfo(NamedTuple):
 class DescribeUserScramCredentialsResult(NamedTuple):
     user: str
     error_code: ErrorCode
-    error_message: str | None = None
+    error_message: str | None = ""
     credential_infos: tuple[CredentialInfo, ...] = ()
 
 
 class DescribeUserScramCredentialsResponse(NamedTuple):
     results: tuple[DescribeUserScramCredentialsResult, ...]
     error_code: ErrorCode = ErrorCode.none
-    error_message: str | None = None
+    error_message: str | None = ""
     throttle_time: int = 0

@@ -36,9 +36,9 @@ async def handle(
     broker: ClusterView, context: RequestContext, request: Request
 ) -> DescribeUserScramCredentialsResponse:
     if not may(broker, context, DESCRIBE_CLUSTER):
-        denied = DescribeUserScramCredentialsResult("", DESCRIBE_CLUSTER.error)
+        denied = DescribeUserScramCredentialsResult("", DESCRIBE_CLUSTER.error, None)
         return DescribeUserScramCredentialsResponse(
-            (denied,) * len(request.users or ()), DESCRIBE_CLUSTER.error
+            (denied,) * len(request.users or ()), DESCRIBE_CLUSTER.error, None
         )
     asked: Counter[str] = Counter()
     await paced(context, lambda user: asked.update((user.name,)), request.users or ())
@@ -55,7 +55,7 @@ async def handle(
         )
         if not infos:
             return DescribeUserScramCredentialsResult(name, ErrorCode.resource_not_found, NOT_THERE + name)
-        return DescribeUserScramCredentialsResult(name, ErrorCode.none, None, infos)
+        return DescribeUserScramCredentialsResult(name, ErrorCode.none, "", infos)
 
     names = list(asked or users)
     if not asked and DECOYS in users:

@@ -119,8 +119,11 @@ def unsigned_identity_in(token: str, settings: TokenSettings, now_ms: int) -> Id
 
 
 def _identity(claims: Mapping[str, Any], settings: TokenSettings, now_ms: int) -> Identity:
-    if _seconds(claims, "iat") is None:
+    issued_s, expires_s = _seconds(claims, "iat"), _seconds(claims, "exp")
+    if issued_s is None:
         raise Refused("a token that does not say when it was issued")
+    if expires_s is not None and expires_s < max(issued_s, _seconds(claims, "nbf") or 0):
+        raise Refused("a token that has expired before it was issued, or valid")
     if settings.issuer is not None and claims.get("iss") != settings.issuer:
         raise Refused("a token of another issuer")
     audience = claims.get("aud", [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -205,15 +206,31 @@ def test_users_are_made_shown_and_removed_by_another_admin_client(broker: SaslBr
         AdminClient(settings).list_topics(timeout=2)
 
 
-def test_the_command_line_makes_users_of_a_running_cluster(broker: SaslBroker) -> None:
+def test_kafkas_own_tool_makes_users(broker: SaslBroker, requires_kafka: Any) -> None:
+    tool = JavaTools(broker.bootstrap_servers, broker.security("PLAIN"))
+    eve = ("--entity-type", "users", "--entity-name", "eve")
+    tool.run("configs", "--alter", *eve, "--add-config", "SCRAM-SHA-512=[iterations=8192,password=her-own]")
+    shown = tool.run("configs", "--describe", *eve).stdout
+    assert "SCRAM-SHA-512=iterations=8192" in shown
+    security = replace(broker.security("SCRAM-SHA-512", password="her-own"), user="eve")
+    assert CLIENTS["confluent-kafka"](broker.bootstrap_servers, security).topics() is not None
+    tool.run("configs", "--alter", *eve, "--delete-config", "SCRAM-SHA-512")
+    assert "eve" not in run_moldau("user", "list", *way_to(broker))
+
+
+def way_to(broker: SaslBroker) -> list[str]:
+    """Of the command line."""
     options = [f"-X{key}={value}" for key, value in broker.security("SCRAM-SHA-256").librdkafka().items()]
-    where = ["--bootstrap", broker.bootstrap_servers, *options]
-    assert (
-        run_moldau("user", "create", "dave", "--password-file", "-", *where, stdin="d\n") == "dave: created\n"
-    )
-    assert "dave" in run_moldau("user", "list", *where)
-    assert run_moldau("user", "delete", "dave", *where) == "dave: deleted\n"
-    assert "dave" not in run_moldau("user", "list", *where)
+    return ["--bootstrap", broker.bootstrap_servers, *options]
+
+
+def test_the_command_line_makes_users_of_a_running_cluster(broker: SaslBroker) -> None:
+    way = way_to(broker)
+    made = run_moldau("user", "create", "dave", "--password-file", "-", *way, stdin="d\n")
+    assert made == "dave: created\n"
+    assert "dave" in run_moldau("user", "list", *way)
+    assert run_moldau("user", "delete", "dave", *way) == "dave: deleted\n"
+    assert "dave" not in run_moldau("user", "list", *way)
 
 
 def test_no_password_is_in_the_settings_that_an_admin_client_is_told(broker: SaslBroker) -> None:

@@ -319,3 +319,21 @@ BAD = {
     "permission_type": 3,
 }
 case("CreateAcls", 3, creations=[BAD])
+case(
+    "DescribeClientQuotas",
+    1,
+    components=[{"entity_type": "user", "match_type": 0, "match": "nobody"}],
+    strict=False,
+)
+QUOTA = {
+    "entity": [{"entity_type": "user", "entity_name": "nobody"}],
+    "ops": [{"key": "consumer_byte_rate", "value": 1e6, "remove": False}],
+}
+case("AlterClientQuotas", 1, entries=[QUOTA], validate_only=True)
+case("DescribeUserScramCredentials", 0, users=[{"name": "nobody"}])
+case(
+    "AlterUserScramCredentials",
+    0,
+    deletions=[{"name": "nobody", "mechanism": 1}],
+    upsertions=[],
+)

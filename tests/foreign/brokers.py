@@ -25,7 +25,7 @@ WITH_ACLS: Mapping[str, object] = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
 }
-"""Apache Kafka that serves the APIs for ACLs, and allows everything all the same."""
+"""A broker that serves the APIs for ACLs, and allows everything all the same."""
 COORDINATOR_TIMEOUT_S = 60
 
 

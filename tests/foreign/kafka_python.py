@@ -87,8 +87,8 @@ class KafkaPython(Suite):
         "group.min.session.timeout.ms": 1000,
         # With 0 the client now and then forgets that it has joined (docs/clients.md).
         "group.initial.rebalance.delay.ms": 1000,
+        **WITH_ACLS,
     }
-    kafka_settings = WITH_ACLS
     run_timeout_s = 120
     whole_timeout_s = 1800
     # It wants the records of all partitions from one poll, which returns when the first broker has answered.

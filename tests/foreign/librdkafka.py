@@ -69,8 +69,8 @@ class Librdkafka(Suite):
         "num.partitions": 4,
         # Kafka's default: 0089 fails by chance where the second member comes into a group that has begun.
         "group.initial.rebalance.delay.ms": 3000,
+        **WITH_ACLS,
     }
-    kafka_settings = WITH_ACLS
     run_timeout_s = 240
     whole_timeout_s = 5400
     not_in_ci = SLOW | UNSURE

@@ -73,7 +73,7 @@ class Guard:
     def _changing(self, records: Iterable[Record]) -> Slices[None]:
         for record in records:
             if isinstance(record, ConfigChanged) and record.resource.type is ResourceType.ACLS:
-                self.authorizer.change(record.resource.name, record.configs)
+                yield from self.authorizer.changing(record.resource.name, record.configs)
                 yield
 
     def described(self, wanted: AclFilter) -> Slices[list[Acl]]:

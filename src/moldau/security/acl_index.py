@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from moldau.base.limits import ACL_PATTERNS_PER_PAUSE
+from moldau.runtime.line import Slices
 from moldau.security.acls import (
     WILDCARD,
     Acl,
     AclFilter,
     Entry,
+    Operation,
     Pattern,
+    Permission,
     Resource,
     ResourcePattern,
     canonical_host,
@@ -22,6 +26,8 @@ from moldau.security.acls import (
 
 Entries = tuple[Entry, ...]
 ByPrincipal = dict[str, Entries]
+Held = tuple[Resource, Pattern, str, Operation, Permission]
+"""What ACLs of one principal say, but for the names and hosts."""
 
 
 class AclIndex:
@@ -33,22 +39,28 @@ class AclIndex:
         }
         self._prefixes_of: dict[Resource, dict[int, int]] = {resource: {} for resource in Resource}
         """How many patterns there are of each length."""
-        self._of_principal: dict[tuple[Resource, str], dict[ResourcePattern, Entries]] = {}
+        self._hosts: dict[Held, dict[str, tuple[str, ...]]] = {}
+        """By name: from where."""
         self.count = 0
 
-    def put(self, pattern: ResourcePattern, texts: Collection[str]) -> None:
-        """The ACLs of a pattern are these now; none: there are none any more."""
-        self._remove(pattern)
-        if not texts:
-            return
+    def putting(self, pattern: ResourcePattern, texts: Collection[str]) -> Slices[None]:
+        """The ACLs of a pattern are these now; none: there are none any more. Those of before count until the end."""
         found: dict[str, list[Entry]] = {}
-        for text in texts:
+        for number, text in enumerate(texts, 1):
+            if number % ACL_PATTERNS_PER_PAUSE == 0:
+                yield
             entry = entry_of(text)
             found.setdefault(entry.principal, []).append(entry)
-        by_principal = {principal: tuple(entries) for principal, entries in found.items()}
-        self._patterns[pattern.resource, pattern.pattern][pattern.name] = by_principal
-        for principal, entries in by_principal.items():
-            self._of_principal.setdefault((pattern.resource, principal), {})[pattern] = entries
+        self._remove(pattern)
+        if not found:
+            return
+        self._patterns[pattern.resource, pattern.pattern][pattern.name] = {
+            principal: tuple(entries) for principal, entries in found.items()
+        }
+        for entries in found.values():
+            for entry in entries:
+                names = self._hosts.setdefault(_held(pattern, entry), {})
+                names[pattern.name] = (*names.get(pattern.name, ()), entry.host)
         self.count += len(texts)
         if pattern.pattern is Pattern.PREFIXED:
             self._count_prefix(pattern, 1)
@@ -57,12 +69,14 @@ class AclIndex:
         before = self._patterns[pattern.resource, pattern.pattern].pop(pattern.name, None)
         if before is None:
             return
-        for principal, entries in before.items():
+        for entries in before.values():
             self.count -= len(entries)
-            patterns = self._of_principal[pattern.resource, principal]
-            del patterns[pattern]
-            if not patterns:
-                del self._of_principal[pattern.resource, principal]
+            for entry in entries:
+                held = _held(pattern, entry)
+                names = self._hosts.get(held, {})
+                names.pop(pattern.name, None)
+                if not names:
+                    self._hosts.pop(held, None)
         if pattern.pattern is Pattern.PREFIXED:
             self._count_prefix(pattern, -1)
 
@@ -84,11 +98,14 @@ class AclIndex:
             if length <= len(name) and (found := prefixed.get(prefix)) is not None:
                 yield ResourcePattern(resource, Pattern.PREFIXED, prefix), found
 
-    def of_principal(self, resource: Resource, principal: str) -> Iterator[tuple[ResourcePattern, Entry]]:
-        """All that names this principal, of one kind of resource."""
-        for pattern, entries in self._of_principal.get((resource, principal), {}).items():
-            for entry in entries:
-                yield pattern, entry
+    def names(self, held: Held, host: str) -> Iterator[str]:
+        """The names that ACLs are for of those who come from a host, one after the other."""
+        for name, hosts in self._hosts.get(held, {}).items():
+            if any(is_of_host(known, host) for known in hosts):
+                yield name
+
+    def has(self, held: Held, name: str, host: str) -> bool:
+        return any(is_of_host(known, host) for known in self._hosts.get(held, {}).get(name, ()))
 
     def all(self, wanted: AclFilter) -> Iterator[Acl | None]:
         """The ACLs that a filter means; None now and then, where whoever looks may pause."""
@@ -103,6 +120,10 @@ class AclIndex:
                             yield Acl(resource, kind, name, entry)
 
 
-def is_of_host(entry: Entry, host: str) -> bool:
-    """Whether an ACL is for who comes from a host, as `canonical_host` spells it."""
-    return entry.host in (WILDCARD, host) or (":" in entry.host and canonical_host(entry.host) == host)
+def _held(pattern: ResourcePattern, entry: Entry) -> Held:
+    return pattern.resource, pattern.pattern, entry.principal, entry.operation, entry.permission
+
+
+def is_of_host(known: str, host: str) -> bool:
+    """Whether an ACL for a host is for who comes from this one, as `canonical_host` spells it."""
+    return known in (WILDCARD, host) or (":" in known and canonical_host(known) == host)

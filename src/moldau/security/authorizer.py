@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from moldau.base.limits import ACL_DECISIONS_MAX, ACL_NAME_REMEMBERED_LETTERS_MAX, ACL_PATTERNS_PER_PAUSE
 from moldau.runtime.line import Slices
-from moldau.security.acl_index import AclIndex, is_of_host
+from moldau.security.acl_index import AclIndex, Held, is_of_host
 from moldau.security.acls import (
     EVERYONE,
     IMPLIES,
@@ -78,9 +78,9 @@ class Authorizer:
 
     # ---- the cluster's ACLs -----------------------------------------------------------------------------------
 
-    def change(self, key: str, texts: Mapping[str, str]) -> None:
+    def changing(self, key: str, texts: Mapping[str, str]) -> Slices[None]:
         """The ACLs of one pattern are these now (`acls.resource_key`, `acls.text_of`)."""
-        self._acls.put(pattern_of(key), texts)
+        yield from self._acls.putting(pattern_of(key), texts)
         self._forget()
 
     def take_over(self, acls: Mapping[str, Mapping[str, str]]) -> Slices[None]:
@@ -89,7 +89,7 @@ class Authorizer:
         for number, (key, texts) in enumerate(list(acls.items()), 1):
             if number % ACL_PATTERNS_PER_PAUSE == 0:
                 yield
-            index.put(pattern_of(key), texts)
+            yield from index.putting(pattern_of(key), texts)
         self._acls = index
         self.knows_acls = True
         self._forget()
@@ -154,7 +154,7 @@ class Authorizer:
             has_acls = True
             for known in (principal, EVERYONE):
                 for entry in by_principal.get(known, ()):
-                    if not _is_for(entry, operation) or not is_of_host(entry, host):
+                    if not _is_for(entry, operation) or not is_of_host(entry.host, host):
                         continue
                     if entry.permission is Permission.DENY:
                         return Decision(False, Acl(*pattern, entry))
@@ -168,27 +168,34 @@ class Authorizer:
         return Decision(False, Default.NO_ACL_DENIES)
 
     def _has_undenied(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
-        """Whether an ACL allows something that no other denies as a whole."""
-        patterns: dict[tuple[Permission, Pattern], set[str]] = {
-            (permission, pattern): set()
-            for permission in (Permission.ALLOW, Permission.DENY)
-            for pattern in (Pattern.LITERAL, Pattern.PREFIXED)
-        }
-        for known in {principal: None, EVERYONE: None}:
-            for pattern, entry in self._acls.of_principal(resource, known):
-                if entry.operation in (operation, Operation.ALL) and is_of_host(entry, host):
-                    patterns[entry.permission, pattern.pattern].add(pattern.name)
-        denied = patterns[Permission.DENY, Pattern.LITERAL]
-        denied_prefixes = patterns[Permission.DENY, Pattern.PREFIXED]
-        if WILDCARD in denied:
+        """Whether an ACL allows something that no other denies as a whole. The first that does ends the search."""
+        index = self._acls
+
+        def held(permission: Permission, pattern: Pattern) -> list[Held]:
+            return [
+                (resource, pattern, known, named, permission)
+                for known in dict.fromkeys((principal, EVERYONE))
+                for named in dict.fromkeys((operation, Operation.ALL))
+            ]
+
+        denied = held(Permission.DENY, Pattern.LITERAL)
+        denied_prefixes = held(Permission.DENY, Pattern.PREFIXED)
+        literal = held(Permission.ALLOW, Pattern.LITERAL)
+
+        def is_denied(name: str) -> bool:
+            prefixes = (name[:length] for length in range(1, len(name) + 1))
+            return any(index.has(one, prefix, host) for prefix in prefixes for one in denied_prefixes)
+
+        if any(index.has(one, WILDCARD, host) for one in denied):
             return False
-        literal = patterns[Permission.ALLOW, Pattern.LITERAL]
-        if WILDCARD in literal:
+        if any(index.has(one, WILDCARD, host) for one in literal):
             return True
-        return any(
-            not any(name[:length] in denied_prefixes for length in range(1, len(name) + 1))
-            for name in (literal - denied) | patterns[Permission.ALLOW, Pattern.PREFIXED]
-        )
+        for one in literal:
+            for name in index.names(one, host):
+                if not any(index.has(other, name, host) for other in denied) and not is_denied(name):
+                    return True
+        prefixed = held(Permission.ALLOW, Pattern.PREFIXED)
+        return any(not is_denied(name) for one in prefixed for name in index.names(one, host))
 
 
 def _is_for(entry: Entry, operation: Operation) -> bool:

@@ -61,7 +61,7 @@ def with_acls(*acls: Acl, super_users: Sequence[str] = (), allows_without_acls: 
     made = Authorizer(super_users, allows_without_acls=allows_without_acls)
     whole(made.take_over({}))
     for key, texts in by_key(acls).items():
-        made.change(key, texts)
+        whole(made.changing(key, texts))
     return made
 
 
@@ -153,9 +153,9 @@ def test_after_changes_it_decides_as_one_made_anew(
     changed = with_acls(*before)
     after = [one for number, one in enumerate(before) if number not in removed] + added
     for key in by_key(before):
-        changed.change(key, by_key(after).get(key, {}))
+        whole(changed.changing(key, by_key(after).get(key, {})))
     for key, texts in by_key(added).items():
-        changed.change(key, by_key(after)[key] or texts)
+        whole(changed.changing(key, by_key(after)[key] or texts))
     anew = Authorizer()
     whole(anew.take_over(by_key(after)))
     assert changed.acl_count == anew.acl_count == len(set(after))
@@ -320,7 +320,7 @@ def test_what_is_remembered_has_a_bound_and_never_outlives_a_change(monkeypatch:
         assert not may(made, f"READ TOPIC t{number}") and may(made, f"WRITE TOPIC w{number}")
     assert len(made._denied) <= 10 and len(made._allowed) <= 10
     assert may(made, "READ TOPIC t")
-    made.change("TOPIC:LITERAL:t", {})
+    whole(made.changing("TOPIC:LITERAL:t", {}))
     assert not may(made, "READ TOPIC t")
     assert not may(made, f"READ TOPIC {'x' * (limits.ACL_NAME_REMEMBERED_LETTERS_MAX + 1)}")
     assert len(made._denied) == 1, "of so long a name nothing is kept"

@@ -287,7 +287,7 @@ class Connection(Outgoing):
                     return
                 now_s = monotonic()
                 self.durations.observe(now_s - self.began_s)
-                if self.meter is not None:
+                if self.meter is not None and self.meter.request is not None:
                     self.meter.end(now_s)
                 if now_s >= stop_s and (now_s >= share_s or position < filled):
                     self._wait_for_turn(in_line=now_s >= share_s)

@@ -63,7 +63,8 @@ class Throttling:
             name = client_id.decode("utf-8", "replace")
             meter = self._meters.meter(connection.principal, client_id, name, now_ms)
             connection.meter = meter
-        meter.begin(connection.began_s)
+        if meter.request is not None:
+            meter.begin(connection.began_s)
 
     # ---- what is used, and how long to wait -------------------------------------------------------------------
 

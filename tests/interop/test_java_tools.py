@@ -47,6 +47,8 @@ APIS = {
     "AlterPartitionReassignments": "0 to 1 [usable: 1]",
     "ListPartitionReassignments": "0 [usable: 0]",
     "IncrementalAlterConfigs": "0 to 1 [usable: 1]",
+    "DescribeClientQuotas": "0 to 1 [usable: 1]",
+    "AlterClientQuotas": "0 to 1 [usable: 1]",
     "DescribeCluster": "0 to 2 [usable: 2]",
     "DescribeProducers": "0 [usable: 0]",
     "ListConfigResources": "0 to 1 [usable: 1]",

@@ -14,7 +14,9 @@ from moldau.broker.node import Broker
 from moldau.config.broker import BrokerConfig
 from moldau.controller.topics import NewTopic
 from moldau.peers.connection import PeerConnection
+from moldau.peers.errors import Disconnected
 from moldau.records.record import Record, build_batch
+from moldau.security import quota_meters
 from moldau.sim.world import SimHost, World
 from moldau.store.memory import MemoryStore, Tree
 from moldau.wire.apis import APIS_BY_NAME
@@ -50,9 +52,9 @@ class Stage:
     async def on_broker(self, work: Coroutine[Any, Any, Any]) -> Any:
         return await self.host.runtime.tasks.spawn(work, name="test")
 
-    async def client(self, client_id: str | None = "app") -> Client:
+    async def client(self, client_id: str | None = "app", port: int = 9092) -> Client:
         runtime = self.client_host.runtime
-        opening = PeerConnection.open(runtime, "broker", 9092, client_id)
+        opening = PeerConnection.open(runtime, "broker", port, client_id)
         connection = await runtime.tasks.spawn(opening, name="connect")
         return Client(self, connection)
 
@@ -443,15 +445,74 @@ def test_older_clients_are_not_refused_and_wait_for_what_they_have_done(stage: S
     run(stage, scene)
 
 
-def test_connections_of_an_address_come_at_their_rate(stage: Stage) -> None:
+async def all_are_served_in_s(stage: Stage, count: int, port: int = 9092) -> float:
+    start_s = stage.now_s
+    clients = [await stage.client(port=port) for _ in range(count)]
+    for client in clients:
+        await client.metadata()
+    return stage.now_s - start_s
+
+
+def test_connections_come_at_the_rate_of_the_broker(stage: Stage) -> None:
     async def scene() -> None:
         await stage.start(max_connection_creation_rate="2")
-        start_s = stage.now_s
-        clients = [await stage.client() for _ in range(40)]
+        took_s = await all_are_served_in_s(stage, 40)
+        assert 8 < took_s < 40, "20 of them within the window, the others at one a second or two"
+        assert stage.broker.metrics.connections_paced >= 10
+
+    run(stage, scene)
+
+
+@pytest.mark.parametrize(("port", "is_slow"), [(9092, True), (9094, False)])
+def test_connections_come_at_the_rate_of_their_listener(stage: Stage, port: int, is_slow: bool) -> None:
+    async def scene() -> None:
+        settings = {
+            "listeners": "SLOW://:9092,FAST://:9094",
+            "listener_security_protocol_map": "SLOW:PLAINTEXT,FAST:PLAINTEXT",
+            "listener_name_slow_max_connection_creation_rate": "2",
+        }
+        await stage.start(**settings)
+        assert (await all_are_served_in_s(stage, 40, port) > 8) is is_slow
+
+    run(stage, scene)
+
+
+def test_an_address_that_connects_too_fast_is_closed_until_it_may_again(stage: Stage) -> None:
+    async def scene() -> None:
+        await stage.start()
+        await stage.quota(("ip", None), connection_creation_rate=1)
+        clients = [await stage.client() for _ in range(30)]
+        served = 0
         for client in clients:
+            try:
+                await client.metadata()
+                served += 1
+            except Disconnected:
+                pass
+        assert 9 <= served <= 13, "10 within the window"
+        await stage.world.sleep(30)
+        await stage.quota(("ip", None), connection_creation_rate=None)
+        assert stage.broker._server.rates is None
+        assert await all_are_served_in_s(stage, 30) < 2
+
+    run(stage, scene)
+
+
+def test_a_connection_that_names_itself_anew_each_time_takes_little(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        monkeypatch.setattr(quota_meters, "QUOTA_COUNTERS_MAX", 20)
+        await stage.start()
+        await stage.quota(("client-id", None), producer_byte_rate=1_000_000, request_percentage=100)
+        client = await stage.client()
+        for number in range(200):
+            client.connection._client_id = f"stranger {number}" * 10
             await client.metadata()
-        assert 8 < stage.now_s - start_s < 40, (
-            "20 of them within the window, the others at one a second or two"
-        )
+        assert len(stage.broker.client_quotas.meters.produce) <= 22
+        await stage.world.sleep(15)
+        client.connection._client_id = "another"
+        await client.metadata()
+        assert len(stage.broker.client_quotas.meters.produce) == 1, "those who are gone are forgotten"
 
     run(stage, scene)

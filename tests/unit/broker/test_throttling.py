@@ -445,6 +445,28 @@ def test_older_clients_are_not_refused_and_wait_for_what_they_have_done(stage: S
     run(stage, scene)
 
 
+def test_topics_that_are_created_by_asking_for_them_count_as_well(stage: Stage) -> None:
+    async def scene() -> None:
+        await stage.start(controller_quota_window_num="10")
+        await stage.quota(("client-id", "app"), controller_mutation_rate=1)
+        client = await stage.client()
+
+        async def ask(*names: str) -> list[ErrorCode]:
+            topics = tuple(SimpleNamespace(name=name) for name in names)
+            answer = await client.ask("Metadata", 9, topics=topics, allow_auto_topic_creation=True,
+                                      include_cluster_authorized_operations=False,
+                                      include_topic_authorized_operations=False)  # fmt: skip
+            return [topic.error_code for topic in answer.topics]
+
+        names = [f"auto-{number}" for number in range(15)]
+        assert await ask(*names) == [ErrorCode.none] * 11 + [ErrorCode.unknown_topic_or_partition] * 4
+        assert await ask(names[0], names[14]) == [ErrorCode.none, ErrorCode.unknown_topic_or_partition]
+        await stage.world.sleep(2)
+        assert await ask(names[14]) == [ErrorCode.none]
+
+    run(stage, scene)
+
+
 async def all_are_served_in_s(stage: Stage, count: int, port: int = 9092) -> float:
     start_s = stage.now_s
     clients = [await stage.client(port=port) for _ in range(count)]

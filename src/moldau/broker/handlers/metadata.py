@@ -185,13 +185,34 @@ async def _create_then_answer(
     names: list[str],
     refused: dict[str, ErrorCode],
 ) -> MetadataResponse:
+    names, later = _within_quota(broker, context, names)
     try:
-        outcomes = await broker.channel.create_topics([NewTopic(name) for name in names])
+        outcomes = await broker.channel.create_topics([NewTopic(name) for name in names]) if names else ()
         created = {name: error for name, (error, _) in zip(names, outcomes, strict=True)}
     except KafkaError as error:  # nobody is the controller now: the client asks again
         log.info("cannot create %s: %s", ", ".join(names), error)
         created = dict.fromkeys(names, ErrorCode.leader_not_available)
-    return await in_line(context, _answer_for(broker, context, request, created | refused))
+    return await in_line(context, _answer_for(broker, context, request, created | later | refused))
+
+
+def _within_quota(
+    broker: AdminBroker, context: RequestContext, names: list[str]
+) -> tuple[list[str], dict[str, ErrorCode]]:
+    """Those that the client may create now, and what is said of the others, which it asks for again (KIP-599). Counted
+    here, not by the controller: it is asked in the broker's name."""
+    if broker.throttling is None:
+        return names, {}
+    quota = broker.throttling.mutations(context, is_strict=True)
+    partitions: int = broker.config["num.partitions"]
+    now: list[str] = []
+    later: dict[str, ErrorCode] = {}
+    for name in names:
+        try:
+            quota.charge(partitions)
+            now.append(name)
+        except KafkaError:
+            later[name] = ErrorCode.unknown_topic_or_partition
+    return now, later
 
 
 def _answer_for(

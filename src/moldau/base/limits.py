@@ -381,6 +381,9 @@ QUOTA_NAME_LETTERS_MAX = 1_000
 """Users, client ids and addresses that have a quota, and letters of a name of one. More are refused with
 INVALID_REQUEST; Kafka has no such limits."""
 
+QUOTA_CHANGES_MAX = 100
+"""Types and quotas of one entity that a request may name: there are fewer than ten."""
+
 THROTTLE_S_MAX = 600.0
 """How long a connection is muted at most, whatever its answer says: for a large request and a tiny quota that may be
 years. As long, by default, as one may be idle."""

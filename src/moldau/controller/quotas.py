@@ -13,7 +13,7 @@ from math import isnan
 from typing import NamedTuple
 
 from moldau.base.errors import ErrorCode, KafkaError
-from moldau.base.limits import QUOTA_ENTITIES_MAX, QUOTA_NAME_LETTERS_MAX
+from moldau.base.limits import QUOTA_CHANGES_MAX, QUOTA_ENTITIES_MAX, QUOTA_NAME_LETTERS_MAX
 from moldau.controller.slices import Portion, Slices
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.records import ConfigChanged, ConfigResource, ResourceType
@@ -42,6 +42,8 @@ class QuotaAlteration(NamedTuple):
 
     entity: Entity
     changes: Sequence[tuple[str, float | None]]
+    is_whole: bool = True
+    """Whether this is all that is asked of it: what is too long is not looked at to its end."""
 
 
 class QuotaOutcome(NamedTuple):
@@ -72,13 +74,15 @@ def decide_alter_quotas(
     changed: dict[str, dict[str, str]] = {}
     count = len(known)
     portion = Portion()
-    for entity, changes in wanted:
+    for entity, changes, is_whole in wanted:
         if portion.take(1 + len(changes)):
             yield
         key = entity_key(entity)
         try:
             if key in outcomes or len({name for name, _ in changes}) < len(changes):
                 raise _refused(f"Ignoring duplicate entity {_java(entity)}")
+            if not is_whole:
+                raise _refused(f"More than {QUOTA_CHANGES_MAX} types or quotas of one entity were given.")
             values = _altered(entity, known.get(key, {}), changes)
             count += (key not in known) if values else -(key in known)
             if count > QUOTA_ENTITIES_MAX and key not in known:

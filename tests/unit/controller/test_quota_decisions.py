@@ -142,6 +142,14 @@ def test_an_entity_that_is_named_twice_is_changed_once_and_told() -> None:
     assert outcome.error is ErrorCode.invalid_request and not records
 
 
+def test_what_names_too_much_of_one_entity_is_refused() -> None:
+    image = ClusterImage("cluster")
+    wanted = [QuotaAlteration(ALICE, [("producer_byte_rate", 1.0)], is_whole=False)]
+    (outcome,), records = whole(decide_alter_quotas(image, wanted))
+    assert outcome.error is ErrorCode.invalid_request and not records
+    assert outcome.message == "More than 100 types or quotas of one entity were given."
+
+
 def test_so_many_entities_have_quotas_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quotas_module, "QUOTA_ENTITIES_MAX", 2)
     image = ClusterImage("cluster")

@@ -9,6 +9,7 @@ The decisions and their texts are in `controller.quotas`.
 from __future__ import annotations
 
 from moldau.base.errors import ErrorCode, KafkaError
+from moldau.base.limits import QUOTA_CHANGES_MAX
 from moldau.broker.answers.quotas import AlterClientQuotasResponse, AlteredQuotas, QuotaEntity
 from moldau.broker.guard import may
 from moldau.broker.interface import AdminBroker, Request, RequestContext
@@ -19,6 +20,9 @@ from moldau.security.rights import right
 
 API_KEY = 49
 VERSIONS = (0, 1)
+
+LOOKED_AT = QUOTA_CHANGES_MAX
+"""Of the types and quotas of one entity: what has more is refused."""
 
 ALTER_CONFIGS = right("AlterClientQuotas", Operation.ALTER_CONFIGS, Resource.CLUSTER)
 
@@ -45,9 +49,11 @@ async def handle(broker: AdminBroker, context: RequestContext, request: Request)
 
 
 def _alteration(entry: Request) -> QuotaAlteration:
+    parts, ops = entry.entity[:LOOKED_AT], entry.ops[:LOOKED_AT]
     return QuotaAlteration(
-        {part.entity_type: part.entity_name for part in entry.entity},
-        [(op.key, None if op.remove else op.value) for op in entry.ops],
+        {part.entity_type: part.entity_name for part in parts},
+        [(op.key, None if op.remove else op.value) for op in ops],
+        is_whole=len(parts) == len(entry.entity) and len(ops) == len(entry.ops),
     )
 
 

@@ -25,6 +25,9 @@ from moldau.security.rights import right
 API_KEY = 48
 VERSIONS = (0, 1)
 
+COMPONENTS_LOOKED_AT = 4
+"""There are three types, and none may be named twice: with the fourth the filter is refused at the latest."""
+
 DESCRIBE_CONFIGS = right("DescribeClientQuotas", Operation.DESCRIBE_CONFIGS, Resource.CLUSTER)
 
 
@@ -33,7 +36,8 @@ def handle(
 ) -> Slices[DescribeClientQuotasResponse]:
     if not may(broker, context, DESCRIBE_CONFIGS):
         return DescribeClientQuotasResponse(None, DESCRIBE_CONFIGS.error)
-    components = [QuotaComponent(one.entity_type, one.match_type, one.match) for one in request.components]
+    looked_at = request.components[:COMPONENTS_LOOKED_AT]
+    components = [QuotaComponent(one.entity_type, one.match_type, one.match) for one in looked_at]
     try:
         found = yield from find_quotas(broker.image, components, strict=request.strict)
     except KafkaError as error:

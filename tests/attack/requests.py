@@ -131,6 +131,8 @@ def _fixed(kafka_type: str, value: Any) -> bytes:
         return bytes(value or 16)
     if isinstance(value, datetime.timedelta):
         value = int(value.total_seconds() * 1000)
+    if kafka_type == "float64" and not isinstance(value, int | float):
+        value = 1.0  # other APIs have texts of that name
     return packing.pack(">" + FIXED[kafka_type], value)
 
 

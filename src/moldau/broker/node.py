@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from moldau.base.errors import ErrorCode, KafkaError
-from moldau.broker import data_folders
+from moldau.broker import addresses, data_folders
 from moldau.broker.channel import ControllerChannel
 from moldau.broker.client_quotas import ClientQuotas
 from moldau.broker.coordinators import Coordinators
@@ -79,7 +79,6 @@ PARTITIONS_PER_TICK_TURN = 500
 REPORT_PAUSE_S = 0.5
 FAREWELL_S = 1.0
 """How long a broker that has handed over what it led sends its clients to the others, before it ends."""
-WILDCARDS = ("", "0.0.0.0", "::")
 
 
 class Broker:
@@ -293,17 +292,8 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses that clients can start from: those that speak as the first listener does."""
-        addresses = []
-        protocol = self.config.listeners[0].protocol
-        for name, given, _, own_protocol in self.config.listeners:
-            if own_protocol != protocol:
-                continue
-            own = given, self.listeners[name].address[1]
-            host, port = self.config.advertised_listeners.get(name, own)
-            host = "localhost" if host in WILDCARDS else host
-            addresses.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
-        return ",".join(addresses)
+        """The addresses that clients can start from."""
+        return addresses.bootstrap_servers(self.config, self.listeners)
 
     # Starting
 
@@ -414,13 +404,7 @@ class Broker:
             self.exposed.loop_delay.start()
 
     def _advertised(self, listener: str) -> Address:
-        """Where others find this broker; no host is wherever they reach its machine."""
-        if (address := self.config.advertised_listeners.get(listener)) is not None:
-            return address
-        host, port = self.listeners[listener].address
-        if host in WILDCARDS:
-            host = "" if self.host_name == "localhost" else self.host_name
-        return host, port
+        return addresses.advertised(self.config, listener, self.listeners[listener], self.host_name)
 
     def _reached_at(self, listener: str) -> Address:
         host, port = self._advertised(listener)

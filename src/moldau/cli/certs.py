@@ -95,7 +95,8 @@ def store_options(function: Function) -> Function:
         "--password-file",
         metavar="FILE",
         shell_complete=files,
-        help="Encrypt the key with the password in this file (ssl.key.password).",
+        help="Encrypt the key with the password in this file (ssl.key.password). Java 17 reads no such key in PEM: "
+        "there is --pkcs12 for it.",
     )(function)
     function = click.option(
         "--pkcs12", is_flag=True, help="Also a PKCS#12 store, NAME.p12, for programs that want one."

@@ -464,6 +464,45 @@ def test_a_new_context_is_for_those_who_come_after_it() -> None:
     run(main)
 
 
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_connections_that_have_ended_leave_no_session_behind(version: str) -> None:
+    async def main(runtime: Runtime) -> None:
+        place = Place(runtime, replace(MUTUAL, versions=(version,)))
+        for _ in range(20):
+            client, server = await place.pair(showing(ALICE))
+            client.close()
+            assert await receive_to_the_end(server) == b""
+            server.close()
+        context: Any = place.context
+        assert context.sessions_remembered <= 1
+
+    run(main)
+
+
+def test_no_session_is_resumed() -> None:
+    """Whoever comes shows its certificate: one that has expired since does not get in again."""
+
+    async def main(runtime: Runtime) -> None:
+        for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+            place = Place(runtime)
+            context = python_client()
+            context.minimum_version = context.maximum_version = version
+            session = None
+            for _ in range(2):
+                with socket.create_connection((HERE, place.port)) as raw:
+
+                    def secure(raw: socket.socket, session: Any) -> ssl.SSLSocket:
+                        return context.wrap_socket(raw, server_hostname="localhost", session=session)  # noqa: B023
+
+                    secured = await runtime.tasks.in_thread(secure, raw, session)
+                    assert not secured.session_reused
+                    session = secured.session
+                    (await place.accepted()).close()
+                    secured.close()
+
+    run(main)
+
+
 # ---- half-open, slow and strange clients ----
 
 

@@ -1,7 +1,7 @@
 """Keys, certificates and rules made ready for handshakes: Python's SSLContext, and what it cannot be told.
 
-Renegotiation and compression are off, and no TLS 1.3 tickets are given out: every connection shows its certificate
-anew. A certificate that is trusted ends a chain, whether it is a root or not, as in Java.
+Renegotiation and compression are off, and no tickets are given out: every connection shows its certificate anew. A
+certificate that is trusted ends a chain, whether it is a root or not, as in Java.
 """
 
 from __future__ import annotations
@@ -45,6 +45,11 @@ class RealTlsContext:
     def asks_for_certificate(self) -> bool:
         return self._is_server and self._context.verify_mode != ssl.CERT_NONE
 
+    @property
+    def sessions_remembered(self) -> int:
+        """By OpenSSL, for clients that would resume them."""
+        return self._context.session_stats()["number"]
+
     def check(self, secured: ssl.SSLObject) -> None:
         """That TLS 1.3 came to a suite that is allowed: older Pythons cannot leave one out beforehand."""
         used = secured.cipher()
@@ -59,7 +64,7 @@ def _context(settings: TlsSettings) -> ssl.SSLContext:
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # whatever is trusted ends a chain, as in Java
     if settings.is_server:
-        context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
+        context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE | ssl.OP_NO_TICKET
         context.num_tickets = 0
         context.verify_mode = _VERIFY[settings.client_auth]
     else:

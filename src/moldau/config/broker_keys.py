@@ -110,7 +110,7 @@ CONNECTIONS = (
         Type.STRING,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
         None,
-        "The security protocol of each listener name. A listener in use must be PLAINTEXT or SSL today.",
+        "The security protocol of each listener name.",
         importance="low",
     ),
     _key(

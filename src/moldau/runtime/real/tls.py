@@ -46,6 +46,7 @@ STEPS_AT_ONCE = 2
 STEPS_MAX = 32
 """Of one handshake: an honest one has three, unless its network cuts records short."""
 RECORDS_PER_STEP = 16
+HANDSHAKE = 22
 HEAD_BYTES = 5
 RECORD_TYPES = range(20, 24)
 RECORD_BYTES_MAX = HEAD_BYTES + RECORD_BYTES + 256
@@ -216,8 +217,22 @@ class RealTlsStream:
     def _submit(self) -> None:
         self.unwatch_readable()
         self.unwatch_writable()
+        if self._is_nearly_made():
+            self.begin_step()
+            self.after_step(*self.step())
+            return
         self.waits_for_us = True
         self._handshakes.submit(self)
+
+    def _is_nearly_made(self) -> bool:
+        """Whether all that is left is to check that a client of TLS 1.3 has the same keys: 50 us, less than it takes to
+        ask a thread. Records of another kind (HANDSHAKE) may begin anew, with a signature."""
+        if self._steps == 0 or self._host is not None or self._context.asks_for_certificate:
+            return False
+        start = 0
+        while (size := self._record_bytes(start)) and self._raw[start] != HANDSHAKE:
+            start += size
+        return start == len(self._raw) > 0
 
     def begin_step(self) -> bool:
         """False where the stream was closed while it stood in line."""

@@ -17,6 +17,7 @@ from typing import Protocol
 from uuid import UUID
 
 from moldau.controller.persistence import CLUSTER_ID, PersistentImage
+from moldau.controller.users import SECRET_BYTES, decoy_record
 from moldau.importer.kraft_log import FOLDER as METADATA_FOLDER
 from moldau.importer.plan import Plan
 from moldau.log import names
@@ -129,5 +130,7 @@ async def write_store(plan: Plan, store: Store, random: Random) -> None:
     await store.multi([Create(CLUSTER_ID, source.cluster_id.encode())])
     image = await PersistentImage.take_over(store, random, source.node_id)
     records = [ProducerIdsAllocated(plan.next_producer_id), *plan.records]
+    if plan.has_users:
+        records.append(decoy_record(random.bytes(SECRET_BYTES)))
     async for _ in image.write(records):
         pass

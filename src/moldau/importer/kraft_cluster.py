@@ -23,7 +23,9 @@ from moldau.importer.kraft_records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RemoveScramRecord,
     RemoveTopicRecord,
+    ScramRecord,
     TopicRecord,
     UnregisterBrokerRecord,
 )
@@ -58,6 +60,8 @@ class KafkaCluster:
         """By type and name of the resource."""
         self.left_out: dict[str, set[object]] = {}
         """What Moldau has no place for, by kind."""
+        self.users: dict[str, dict[int, ScramRecord]] = {}
+        """With their SCRAM credentials by mechanism."""
         self._topics: dict[UUID, KafkaTopic] = {}
         self._transaction: list[Entry] | None = None
 
@@ -121,6 +125,10 @@ class KafkaCluster:
                 self.brokers.add(record.broker_id)
             case UnregisterBrokerRecord():
                 self.brokers.discard(record.broker_id)
+            case ScramRecord():
+                self.users.setdefault(record.user, {})[record.mechanism] = record
+            case RemoveScramRecord():
+                self._remove_credential(record)
             case LeftOut():
                 self._count(record)
 
@@ -155,6 +163,12 @@ class KafkaCluster:
             self.configs[resource].pop(record.name, None)
             if not self.configs[resource]:
                 del self.configs[resource]
+
+    def _remove_credential(self, record: RemoveScramRecord) -> None:
+        own = self.users.get(record.user, {})
+        own.pop(record.mechanism, None)
+        if not own:
+            self.users.pop(record.user, None)
 
     def _count(self, record: LeftOut) -> None:
         held = self.left_out.setdefault(record.kind, set())

@@ -2,13 +2,14 @@
 
 A record is a frame version, a type and a version, each an unsigned varint, and then a message in Kafka's flexible
 encoding. Types that say nothing about topics, configurations, brokers or producer ids are passed over; types that
-Moldau has no place for (ACLs, quotas, credentials) become `LeftOut`, so that the person can be told. A type or
+Moldau has no place for (ACLs, quotas, tokens) become `LeftOut`, so that the person can be told. A type or
 version that Kafka 4.3 does not know is refused: what it changes cannot be guessed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from struct import Struct, error
 from typing import NamedTuple
 from uuid import UUID
@@ -96,6 +97,23 @@ class AbortTransactionRecord(NamedTuple):
     pass
 
 
+@dataclass(frozen=True, slots=True)
+class ScramRecord:
+    """A user's credential for one mechanism."""
+
+    user: str
+    mechanism: int
+    salt: bytes = field(repr=False)
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+    iterations: int
+
+
+class RemoveScramRecord(NamedTuple):
+    user: str
+    mechanism: int
+
+
 class LeftOut(NamedTuple):
     """Something that Moldau has no place for is there from now on, or gone."""
 
@@ -117,6 +135,8 @@ MetadataRecord = (
     | BeginTransactionRecord
     | EndTransactionRecord
     | AbortTransactionRecord
+    | ScramRecord
+    | RemoveScramRecord
     | LeftOut
 )
 
@@ -314,16 +334,14 @@ def _read_remove_acl(reader: _Reader, _version: int) -> LeftOut:
     return LeftOut("ACL", reader.uuid(), removed=True)
 
 
-def _read_scram(reader: _Reader, _version: int) -> LeftOut:
-    key = (reader.string(), reader.int8())
-    for _ in ("salt", "stored key", "server key"):
-        reader.optional_bytes()
-    reader.int32()  # iterations
-    return LeftOut("SCRAM credential", key, removed=False)
+def _read_scram(reader: _Reader, _version: int) -> ScramRecord:
+    user, mechanism = reader.string(), reader.int8()
+    salt, stored_key, server_key = (reader.optional_bytes() or b"" for _ in range(3))
+    return ScramRecord(user, mechanism, salt, stored_key, server_key, reader.int32())
 
 
-def _read_remove_scram(reader: _Reader, _version: int) -> LeftOut:
-    return LeftOut("SCRAM credential", (reader.string(), reader.int8()), removed=True)
+def _read_remove_scram(reader: _Reader, _version: int) -> RemoveScramRecord:
+    return RemoveScramRecord(reader.string(), reader.int8())
 
 
 def _read_token(reader: _Reader, _version: int) -> LeftOut:

@@ -6,13 +6,14 @@ would refuse are left out, and told.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from moldau.config.broker import BrokerConfig
 from moldau.config.key import ConfigError
 from moldau.config.topic import check_topic_overrides, topic_config
 from moldau.controller.rules import MIN_ISR
+from moldau.controller.users import MECHANISM_NUMBERS
 from moldau.importer.kraft_cluster import KafkaTopic
 from moldau.importer.source import Source
 from moldau.importer.source_log import SourceLog
@@ -24,6 +25,7 @@ from moldau.metadata.records import (
     ResourceType,
     TopicCreated,
 )
+from moldau.security.sasl.credentials import Credential, Mechanism
 
 NOTED_NAMES_MAX = 3
 
@@ -42,6 +44,11 @@ class Plan:
     @property
     def topics(self) -> list[TopicCreated]:
         return [record for record in self.records if isinstance(record, TopicCreated)]
+
+    @property
+    def has_users(self) -> bool:
+        changed = (record for record in self.records if isinstance(record, ConfigChanged))
+        return any(record.resource.type is ResourceType.USER for record in changed)
 
     @property
     def logs(self) -> list[SourceLog]:
@@ -64,9 +71,27 @@ def plan_import(source: Source, now_ms: int) -> Plan:
             configs = _broker_configs(source.node_id, name, configs, plan.notes)
         if resource.type is not ResourceType.TOPIC and configs:
             plan.records.append(ConfigChanged(resource, configs))
+    plan.records.extend(_users(source, plan.notes))
     plan.notes.extend(_notes(source))
     plan.notes.extend(_old_records(plan, now_ms))
     return plan
+
+
+def _users(source: Source, notes: list[str]) -> Iterator[ConfigChanged]:
+    """With the salted keys that Kafka has of them: passwords stay what they are."""
+    for user, own in sorted(source.cluster.users.items()):
+        credentials = {}
+        for number, record in sorted(own.items()):
+            if number not in MECHANISM_NUMBERS or "\0" in user:
+                notes.append(
+                    f"A SCRAM credential of user {user!r} is not taken over: it is of no known kind."
+                )
+                continue
+            mechanism = Mechanism(number)
+            keys = record.salt, record.stored_key, record.server_key
+            credentials[mechanism.title] = Credential(mechanism, *keys, record.iterations).text
+        if credentials:
+            yield ConfigChanged(ConfigResource(ResourceType.USER, user), credentials)
 
 
 def _with_one_min_isr(source: Source, notes: list[str]) -> Configs:
@@ -167,8 +192,7 @@ def _some(found: list[str]) -> str:
 
 _DEFAULTS = BrokerConfig.parse({})
 _WHY = {
-    "ACL": "Moldau has none yet and serves everyone who can reach it.",
-    "SCRAM credential": "Moldau has no SASL yet and serves everyone who can reach it.",
+    "ACL": "Make them anew with `moldau acl`.",
     "delegation token": "Moldau has none.",
-    "client quota": "Moldau enforces none yet.",
+    "client quota": "Make them anew with `moldau quota`.",
 }

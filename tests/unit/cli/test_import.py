@@ -225,7 +225,9 @@ def test_programs_get_one_document(node: Path, tmp_path: Path, capsys: pytest.Ca
     (orders,) = (topic for topic in told["topics"] if topic["name"] == "orders")
     assert (orders["partitions"], orders["offsets"], orders["internal"]) == (2, 25, False)
     assert len(orders["id"]) == 22
-    assert any("SCRAM" in note for note in told["notes"])
+    assert any("client quota" in note for note in told["notes"])
+    assert moldau("user", "list", "--data", data, "--json") == Exit.OK
+    assert json.loads(capsys.readouterr().out) == [{"user": "al", "mechanisms": ["SCRAM-SHA-256"]}]
 
 
 def test_a_refusal_is_one_sentence_and_what_to_do(node: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,7 @@ from moldau.importer.source import Source, survey
 from moldau.log.snapshots import read_snapshot, write_snapshot
 from moldau.metadata.records import ConfigChanged, ConfigResource, ResourceType
 from moldau.records.record import Record, build_batch
+from moldau.security.sasl.credentials import Credential, Mechanism
 
 from . import forge
 
@@ -289,9 +290,20 @@ def test_folders_of_no_topic_are_told(node: Path) -> None:
 def test_what_moldau_has_no_place_for_is_told(node: Path) -> None:
     told = "\n".join(plan_import(look(node), NOW_MS).notes)
     assert "1 ACL is not taken over" in told
-    assert "1 SCRAM credential is not taken over" in told
     assert "1 client quota is not taken over" in told
     assert "transaction" not in told  # those of payments have ended
+
+
+def test_users_keep_their_passwords(node: Path) -> None:
+    (record,) = (
+        record
+        for record in plan_import(look(node), NOW_MS).records
+        if isinstance(record, ConfigChanged) and record.resource.type is ResourceType.USER
+    )
+    assert record.resource.name == "al"
+    mechanism = Mechanism.SHA_256
+    expected = Credential.of_password(mechanism, "pw", b"salt", 4096)
+    assert record.configs == {"SCRAM-SHA-256": expected.text}
 
 
 def test_open_transactions_are_told(node: Path) -> None:

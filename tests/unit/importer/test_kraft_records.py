@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,9 +75,11 @@ def expected(type_: str, data: dict[str, Any]) -> kraft.MetadataRecord | None:
             return kraft.EndTransactionRecord()
         case "ACCESS_CONTROL_ENTRY_RECORD" | "REMOVE_ACCESS_CONTROL_ENTRY_RECORD":
             return kraft.LeftOut("ACL", uuid("id"), type_.startswith("REMOVE"))
-        case "USER_SCRAM_CREDENTIAL_RECORD" | "REMOVE_USER_SCRAM_CREDENTIAL_RECORD":
-            key = (data["name"], data["mechanism"])
-            return kraft.LeftOut("SCRAM credential", key, type_.startswith("REMOVE"))
+        case "USER_SCRAM_CREDENTIAL_RECORD":
+            keys = (b64decode(data[name]) for name in ("salt", "storedKey", "serverKey"))
+            return kraft.ScramRecord(data["name"], data["mechanism"], *keys, data["iterations"])
+        case "REMOVE_USER_SCRAM_CREDENTIAL_RECORD":
+            return kraft.RemoveScramRecord(data["name"], data["mechanism"])
         case "CLIENT_QUOTA_RECORD":
             entity = tuple((part["entityType"], part["entityName"]) for part in data["entity"])
             return kraft.LeftOut("client quota", (entity, data["key"]), data["remove"])

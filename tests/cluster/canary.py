@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
@@ -13,7 +14,11 @@ STEP_S_MAX = 10.0
 class Canary:
     """`problems` stays empty while every message comes back as it was sent, in order, and nothing disconnects."""
 
-    def __init__(self, bootstrap_servers: str, topic: str) -> None:
+    def __init__(
+        self, bootstrap_servers: str, topic: str, properties: Mapping[str, str] | None = None
+    ) -> None:
+        """`properties`: of the client, where it has to say who it is."""
+        self._properties = dict(properties or {})
         self.problems: list[str] = []
         self.steps = 0
         self.slowest_step_s = 0.0
@@ -41,7 +46,12 @@ class Canary:
             self._note(repr(problem))
 
     def _sing(self) -> None:
-        base = {"bootstrap.servers": self._bootstrap, "error_cb": self._note, "log_level": 0}
+        base = {
+            "bootstrap.servers": self._bootstrap,
+            "error_cb": self._note,
+            "log_level": 0,
+            **self._properties,
+        }
         producer = Producer({**base, "enable.idempotence": True, "linger.ms": 0})
         consumer = Consumer(
             {

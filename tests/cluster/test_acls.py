@@ -11,6 +11,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from golden.recorder import Kafka
 from moldau.config.authorization_keys import AUTHORIZERS
@@ -155,3 +163,36 @@ def test_a_copy_in_transactions_needs_its_transactional_id_too(
     producer.commit_transaction(TIMEOUT_S)
     assert consumer.committed([TopicPartition("orders", 0)], timeout=TIMEOUT_S)[0].offset == 1
     consumer.close()
+
+
+def test_users_with_passwords_have_the_rights_of_their_own_names() -> None:
+    """On three brokers, whose own certificate makes them super users, as is the first user."""
+    with Cluster(
+        brokers=3, topics={"orders": 1}, secure=True, config={"authorizer.class.name": AUTHORIZERS[0]}
+    ) as secure:
+        names = ("alice", "bob")
+        for name in names:
+            secure.create_user(name, f"{name} is here")
+        alice, bob = (secure.client_settings(user=name, password=f"{name} is here") for name in names)
+        admin = AdminClient(secure.client_settings())
+
+        def outcome() -> KafkaError | None:
+            return produced(secure, "orders", **alice)
+
+        error = outcome()
+        assert error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+        binding = AclBinding(
+            ResourceType.TOPIC,
+            "orders",
+            ResourcePatternType.LITERAL,
+            "User:alice",
+            "*",
+            AclOperation.WRITE,
+            AclPermissionType.ALLOW,
+        )
+        for future in admin.create_acls([binding]).values():
+            future.result(TIMEOUT_S)
+        time.sleep(1)
+        assert outcome() is None
+        error = produced(secure, "orders", **bob)
+        assert error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED

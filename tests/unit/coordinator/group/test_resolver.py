@@ -13,6 +13,7 @@ from moldau.base.limits import (
     EXPRESSIONS_INLINE_MAX,
 )
 from moldau.coordinator.expressions import Expression, expression
+from moldau.coordinator.group.consumer.evolution import REGEX_ASKED_INTERVAL_MS
 from moldau.coordinator.group.consumer.messages import Resolved, Unresolved
 from moldau.coordinator.group.consumer.resolver import Resolver
 from moldau.sim.world import World
@@ -145,6 +146,37 @@ def test_names_are_matched_in_pieces_and_groups_take_turns(
     ]
     assert threads.told[0].topics == tuple(sorted(names))
     assert threads.told[1].topics == ("t-0",)
+
+
+def test_only_topics_that_the_client_may_know_of_are_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = Threads(world)
+    names = [f"t-{number}" for number in range(EXPRESSION_NAMES_PER_PIECE + 1)]
+    resolver = threads.resolver(names, monkeypatch)
+
+    async def resolve() -> None:
+        resolver.begin(Unresolved("g", ("t-.*",), sees=lambda name: name.endswith("7")))
+        await world.sleep(5)
+
+    world.run(resolve())
+    assert threads.told[0].topics == tuple(sorted(name for name in names if name.endswith("7")))
+
+
+def test_with_acls_an_expression_is_looked_at_again_after_a_while(coordinator: Consumers) -> None:
+    """Nobody tells a group that a member may know of more topics now."""
+    coordinator.topics.make("u", 2)
+    visible = {"t"}
+    a = Consumer(coordinator, "a", topics=None, regex="t|u", sees=visible.__contains__)
+    a.join()
+    assert a.partitions == [0, 1, 2, 3]
+    visible.add("u")
+    a.beat(sees=visible.__contains__)
+    assert a.partitions == [0, 1, 2, 3]
+    for _ in range(REGEX_ASKED_INTERVAL_MS // 30_000 + 1):
+        coordinator.sleep(30_000)
+        a.beat(sees=visible.__contains__)
+    assert a.partitions == [0, 0, 1, 1, 2, 3]
 
 
 def test_what_is_no_expression_here_stands_for_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

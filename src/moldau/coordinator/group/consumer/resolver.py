@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from moldau.base.limits import EXPRESSION_NAMES_PER_PIECE
+from moldau.base.limits import EXPRESSION_NAMES_ASKED_INLINE_MAX, EXPRESSION_NAMES_PER_PIECE
 from moldau.coordinator.expressions import BadExpression, Expression, expression
 from moldau.coordinator.group.consumer.messages import Resolved, Unresolved
 from moldau.coordinator.group.consumer.topics import Topics
@@ -53,8 +53,16 @@ class Resolver:
                     return ()
                 piece = names[start : start + EXPRESSION_NAMES_PER_PIECE]
                 matching = await self._tasks.in_thread(matcher.matching, piece)
-                found += matching if sees is None else filter(sees, matching)
+                found += matching if sees is None else await self._seen(matching, sees)
         return tuple(await self._tasks.in_thread(sorted, found))
+
+    async def _seen(self, names: list[str], sees: Sees) -> list[str]:
+        """Those that the client may know of; each question takes microseconds."""
+        found: list[str] = []
+        for start in range(0, len(names), EXPRESSION_NAMES_ASKED_INLINE_MAX):
+            found += filter(sees, names[start : start + EXPRESSION_NAMES_ASKED_INLINE_MAX])
+            await self._tasks.sleep(0)
+        return found
 
 
 def matcher_of(regex: str) -> Expression | None:

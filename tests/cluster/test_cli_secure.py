@@ -234,6 +234,7 @@ EVERYWHERE = [
     ("config", "get", "broker", "all"),
     ("config", "get", "topic", "orders"),
     ("user", "list"),
+    ("quota", "list"),
     ("doctor",),
 ]
 """Over librdkafka, over connections of our own, over both."""

@@ -232,3 +232,29 @@ def test_an_address_that_connects_too_fast_is_closed_after_a_while(cluster: Clus
     deadline_s = time.monotonic() + PATIENCE_S
     while call(cluster, "remove", "--default-ip").returncode and time.monotonic() < deadline_s:
         time.sleep(0.5)
+
+
+def test_a_user_is_limited_by_the_name_that_it_came_in_with(cluster: Cluster) -> None:
+    """Over TLS and SCRAM, whatever client ids it gives itself; another user beside is not."""
+    with Cluster(secure=True, topics={TOPIC: 1}) as secure:
+        secure.create_user("alice", "secret-of-alice")
+        settings = secure.client_settings()
+        command = [*COMMAND, "quota", "set", "--user", "alice", "producer_byte_rate=100KB"]
+        for name, value in settings.items():
+            command += ["--bootstrap" if name == "bootstrap.servers" else "-X"]
+            command += [str(value) if name == "bootstrap.servers" else f"{name}={value}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        assert done.returncode == 0, done.stderr
+
+        def heard_by(settings: dict[str, Any]) -> list[float]:
+            heard = Heard()
+            for client_id in ("one", "other"):
+                own = {"client.id": client_id, "throttle_cb": heard, "linger.ms": 0, "batch.num.messages": 1}
+                producer = Producer(settings | own)
+                for _ in range(7):  # 1.4 MB by both, 1 MB within the window
+                    producer.produce(TOPIC, bytes(100_000))
+                assert producer.flush(PATIENCE_S) == 0
+            return [wait_s for wait_s in heard.times if wait_s > 0]
+
+        assert heard_by(secure.client_settings(user="alice", password="secret-of-alice"))
+        assert not heard_by(settings)

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from moldau.controller.layout import LAYOUT_VERSION
 from moldau.runtime.real.free_ports import FreePorts, free_port
 from terminal import Terminal
 
@@ -446,8 +447,8 @@ def test_a_store_that_is_no_store_is_refused(tmp_path: Path) -> None:
     [
         ("PRAGMA user_version=3", "has format 3, and this version knows 2 at most."),
         (
-            "UPDATE entries SET value = '2' WHERE path = '/cluster/layout'",
-            "has layout 2, and this version knows 1",
+            f"UPDATE entries SET value = '{LAYOUT_VERSION + 1}' WHERE path = '/cluster/layout'",
+            f"has layout {LAYOUT_VERSION + 1}, and this version knows {LAYOUT_VERSION}",
         ),
     ],
 )

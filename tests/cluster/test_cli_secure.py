@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from cluster.support import wait_until
-from cluster.test_cli_up import COMMAND, TIMEOUT_S, at_terminal
+from cluster.test_cli_up import COMMAND, TIMEOUT_S, Process, at_terminal
 from moldau.cli import profiles
 from moldau.runtime.real.free_ports import free_port
 from moldau.testing import Cluster
@@ -286,3 +286,41 @@ def test_what_the_client_is_told_is_what_the_broker_speaks(cluster: Cluster) -> 
         context.wrap_socket(connection, server_hostname=host) as stream,
     ):
         assert stream.version() == "TLSv1.3"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SSL"])
+def test_brokers_with_listeners_of_ones_own_are_waited_for_by_their_login(
+    protocol: str, tmp_path: Path
+) -> None:
+    moldau(tmp_path, "certs", "authority")
+    moldau(tmp_path, "certs", "broker", "localhost", "127.0.0.1", "--name", "broker")
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    line = f'{module} required username="broker" password="a-secret" user_broker="a-secret";'
+    settings = {
+        "SASL_PLAINTEXT": {
+            "sasl.enabled.mechanisms": "PLAIN",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config": line,
+        },
+        "SSL": {
+            "ssl.client.auth": "required",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(tmp_path / "certs" / "broker.pem"),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(tmp_path / "certs" / "ca.crt"),
+        },
+    }[protocol]
+    ours = {"listeners": f"{protocol}://localhost:0", "security.inter.broker.protocol": protocol} | settings
+    words = [word for name, value in ours.items() for word in ("--set", f"{name}={value}")]
+    process = Process(tmp_path, "up", "--brokers", "2", *words, "--set", "min.insync.replicas=2")
+    try:
+        assert READY.fullmatch(process.first_line), process.errors.read_text()
+        log = [entry["message"] for entry in process.log()]
+        assert not [line for line in log if "waiting for the broker" in line or "could not be set" in line]
+        assert process.end() == 0
+    finally:
+        process.popen.kill()
+        process.popen.wait()
+        assert process.popen.stdout is not None
+        process.popen.stdout.close()

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Sequence
 from types import SimpleNamespace
 
-from moldau.peers.connection import PeerConnection
+from moldau.cli.own_way import OwnWay
 from moldau.peers.errors import Busy, Disconnected
-from moldau.runtime.ports import Address, Runtime
+from moldau.runtime.ports import Address
 from moldau.wire.apis import APIS_BY_NAME
 
 log = logging.getLogger("moldau.cli")
@@ -25,23 +25,23 @@ PATIENCE_S = 10.0
 TIMEOUT_S = 5.0
 
 
-async def wait_until_acquainted(runtime: Runtime, addresses: Sequence[Address]) -> None:
+async def wait_until_acquainted(way: OwnWay, addresses: Sequence[Address]) -> None:
     """Until each of these brokers knows as many."""
     for address in addresses:
-        begun_s = runtime.clock.monotonic()
+        begun_s = way.runtime.clock.monotonic()
         is_said = False
-        while await known_to(runtime, address) < len(addresses):
+        while await known_to(way, address) < len(addresses):
             await asyncio.sleep(PAUSE_S)
-            if not is_said and runtime.clock.monotonic() - begun_s > PATIENCE_S:
+            if not is_said and way.runtime.clock.monotonic() - begun_s > PATIENCE_S:
                 is_said = True
                 log.warning("waiting for the broker at %s:%d to know all others", *address)
 
 
-async def known_to(runtime: Runtime, address: Address) -> int:
+async def known_to(way: OwnWay, address: Address) -> int:
     """How many brokers a broker knows; none where it does not answer."""
     try:
-        connection = await PeerConnection.open(runtime, *address, "moldau-up", timeout_s=TIMEOUT_S)
-    except OSError:
+        connection = await way.connection(address, TIMEOUT_S)
+    except (OSError, Disconnected):
         return 0
     try:
         answer = await connection.ask(METADATA, METADATA_VERSION, NO_TOPICS, TIMEOUT_S)

@@ -25,7 +25,7 @@ from moldau.cli.errors import CliError, Exit, file_error, usage
 from moldau.cli.first_user import FirstUser, see_to_first_user
 from moldau.cli.logging_setup import FORMATS, LEVELS, set_up_logging
 from moldau.cli.min_isr import MIN_ISR, Wanted, bring_into_force, warn_of_file
-from moldau.cli.own_way import address_here
+from moldau.cli.own_way import OwnWay, address_here
 
 if TYPE_CHECKING:
     from moldau.broker.node import Broker
@@ -204,6 +204,7 @@ async def serve(
     """Run a broker until `stopping`, and stop it cleanly; `on_ready` is told the bootstrap servers."""
     from moldau.broker.loading import load_the_rest
     from moldau.broker.node import Broker
+    from moldau.broker.sasl import login_of
     from moldau.runtime.real.machine import boot_id
     from moldau.runtime.real.process import tune_gc
     from moldau.runtime.real.web import fetch
@@ -224,7 +225,8 @@ async def serve(
         if launch.first_user is not None:
             await see_to_first_user(broker, launch.first_user)
         if launch.min_isr is not None:
-            await bring_into_force(broker.outward, reached_here(broker), launch.min_isr)
+            way = OwnWay(broker.outward, login_of(launch.config))
+            await bring_into_force(way, reached_here(broker), launch.min_isr)
         if launch.is_daemon:
             warn_of_file(launch.config, broker.config[MIN_ISR])
         warn_of_shortages(broker, launch)

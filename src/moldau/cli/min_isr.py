@@ -15,8 +15,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from moldau.cli.own_way import OwnWay
     from moldau.config.broker import BrokerConfig
-    from moldau.runtime.ports import Address, Runtime
+    from moldau.runtime.ports import Address
 
 log = logging.getLogger("moldau.cli")
 
@@ -52,12 +53,12 @@ def wanted_of(options: Mapping[str, str], *, before: int, brokers: int) -> Wante
     return None
 
 
-async def bring_into_force(runtime: Runtime, address: Address, wanted: Wanted) -> None:
+async def bring_into_force(way: OwnWay, address: Address, wanted: Wanted) -> None:
     """Give the cluster this value, through one of its brokers. Where that cannot be done it is said."""
     problem = ""
     for _ in range(ATTEMPTS):
         try:
-            before = await _change(runtime, address, wanted)
+            before = await _change(way, address, wanted)
         except (OSError, _Refused) as error:
             problem = str(error)
             await asyncio.sleep(PAUSE_S)
@@ -94,12 +95,14 @@ class _Refused(Exception):
     pass
 
 
-async def _change(runtime: Runtime, address: Address, wanted: Wanted) -> int | None:
+async def _change(way: OwnWay, address: Address, wanted: Wanted) -> int | None:
     """The value before; None where it stays."""
-    from moldau.peers.connection import PeerConnection
     from moldau.peers.errors import Busy, Disconnected
 
-    connection = await PeerConnection.open(runtime, *address, "moldau-up", timeout_s=TIMEOUT_S)
+    try:
+        connection = await way.connection(address, TIMEOUT_S)
+    except Disconnected as error:
+        raise _Refused(str(error)) from error
 
     async def ask(api: str, version: int, **fields: Any) -> Any:
         from moldau.wire.apis import APIS_BY_NAME

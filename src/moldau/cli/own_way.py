@@ -2,28 +2,56 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
 
 from moldau.cli.peer_way import TlsNet
 
 if TYPE_CHECKING:
     from moldau.config.broker import BrokerConfig
+    from moldau.peers.connection import PeerConnection
     from moldau.runtime.ports import Address, Runtime
+    from moldau.security.sasl.client import Login
 
+CLIENT_ID = "moldau-up"
 EVERYWHERE = ("", "0.0.0.0", "::")
 
 
-def way_to_own(runtime: Runtime, config: BrokerConfig) -> Runtime:
-    """The same world, whose network connects as brokers with these settings do."""
-    listener = config.inter_broker_listener
-    if not listener.is_tls:
-        return runtime
-    from moldau.config.listener_settings import settings_of
-    from moldau.security.tls.settings import sides_of
+@dataclass(frozen=True)
+class OwnWay:
+    runtime: Runtime
+    """Whose network speaks TLS, where brokers do among themselves."""
+    login: Login | None
 
-    sides = sides_of(settings_of(config, listener.name), runtime.disk.read)
-    return replace(runtime, net=TlsNet(runtime.net, runtime.net.tls_context(sides.client)))
+    @classmethod
+    def of(cls, runtime: Runtime, config: BrokerConfig) -> Self:
+        """By what the settings of one of the brokers say; it reads files."""
+        from moldau.broker.sasl import login_of
+
+        listener = config.inter_broker_listener
+        if listener.is_tls:
+            from moldau.config.listener_settings import settings_of
+            from moldau.security.tls.settings import sides_of
+
+            sides = sides_of(settings_of(config, listener.name), runtime.disk.read)
+            net = TlsNet(runtime.net, runtime.net.tls_context(sides.client))
+            runtime = replace(runtime, net=net)
+        return cls(runtime, login_of(config))
+
+    async def connection(self, address: Address, timeout_s: float) -> PeerConnection:
+        """OSError or Disconnected where there is none to have."""
+        from moldau.peers.connection import PeerConnection
+
+        connection = await PeerConnection.open(self.runtime, *address, CLIENT_ID, timeout_s=timeout_s)
+        if self.login is not None:
+            from moldau.peers.login import log_in
+
+            try:
+                await log_in(self.runtime, connection, self.login)
+            except BaseException:
+                connection.close()
+                raise
+        return connection
 
 
 def address_here(host: str, port: int) -> Address:

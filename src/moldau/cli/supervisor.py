@@ -24,7 +24,7 @@ from moldau.cli.data_folder import PID_FILE
 from moldau.cli.errors import CliError, Exit
 from moldau.cli.launch import announce
 from moldau.cli.min_isr import Wanted, bring_into_force
-from moldau.cli.own_way import address_here, way_to_own
+from moldau.cli.own_way import OwnWay, address_here
 from moldau.cli.restarts import Restarts
 from moldau.cli.supervised import STOP, Order
 from moldau.config.broker import BrokerConfig
@@ -217,10 +217,10 @@ class Supervisor:
         addresses = [keeper.address for keeper in self._keepers]
         runtime = real_runtime()
         try:
-            secured = way_to_own(runtime, self._keepers[0].config)
-            await wait_until_acquainted(secured, addresses)
+            way = OwnWay.of(runtime, self._keepers[0].config)
+            await wait_until_acquainted(way, addresses)
             if self._min_isr is not None:
-                await bring_into_force(secured, addresses[0], self._min_isr)
+                await bring_into_force(way, addresses[0], self._min_isr)
         finally:
             close_runtime(runtime)
 

@@ -152,8 +152,15 @@ def test_one_command_gives_tls_and_a_password_and_keeps_them(
     assert again.end() == 0
     said = again.errors.read_text()
     assert settings["sasl.password"] not in said
-    problems = [line for line in map(json.loads, said.splitlines()) if line["level"] in ("error", "critical")]
-    assert problems == []
+    levels = {line["level"] for line in map(json.loads, said.splitlines())}
+    assert not {"error", "critical"} & levels
+
+    plain = Process(tmp_path, "up", "--brokers", str(brokers), "--port", "0")
+    plain.popen.kill()
+    plain.popen.wait()
+    assert plain.popen.stdout is not None
+    plain.popen.stdout.close()
+    assert "was started with --secure before" in plain.errors.read_text()
 
 
 @pytest.mark.slow

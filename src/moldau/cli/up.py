@@ -14,6 +14,7 @@ import click
 
 from moldau.cli.complete import broker_pairs, folders
 from moldau.cli.data_folder import (
+    SECURITY_FOLDER,
     STORE_FILE,
     broker_folder,
     only_broker,
@@ -213,7 +214,7 @@ def run_one(
     prepare_folder(broker_folder(folder, broker_id), "--data")
     url = store_url(store or config["moldau.store"], os.path.join(folder, STORE_FILE))
     wanted = wanted_of(options, before=1, brokers=1)
-    remarks = (*remarks, *remarks_on_reach(config, url))
+    remarks = (*remarks, *remarks_on_reach(config, url), *remarks_on_security(folder, security))
     user, tell = security or (None, None)
     run_broker(
         Launch(
@@ -258,7 +259,7 @@ def run_several(
         for config in configs:
             prepare_folder(config.log_dir, "--data")
         set_up_logging(how.log_level, log_format)
-        for remark in (*remarks, *remarks_on_reach(base, url)):
+        for remark in (*remarks, *remarks_on_reach(base, url), *remarks_on_security(folder, security)):
             log.warning(remark)
         if new:
             log.info(
@@ -284,6 +285,13 @@ def run_several(
         )
     finally:
         ports.close()
+
+
+def remarks_on_security(folder: str, security: Security | None) -> Iterator[str]:
+    """Who had TLS and a password before may think that they have them still."""
+    made = os.path.join(folder, SECURITY_FOLDER)
+    if security is None and os.path.isdir(made):
+        yield f"this was started with --secure before ({made}), and is not now: nobody is asked for a password"
 
 
 @contextlib.contextmanager

@@ -104,7 +104,7 @@ SASL = (
     _key(
         "sasl.oauthbearer.expected.audience",
         Type.LIST,
-        None,
+        "",
         None,
         "Whom tokens are to be for: one of these. Without it, tokens that name an audience are refused.",
         importance="low",

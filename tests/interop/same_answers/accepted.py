@@ -55,6 +55,10 @@ ACCEPTED: tuple[Accepted, ...] = (
     Accepted(
         "DescribeConfigs v*: *.configs.listeners.*", "Moldau's listeners cannot be changed while it runs"
     ),
+    *(
+        Accepted(f"DescribeConfigs v*: *.configs.{key}.read_only", "Moldau reads it at the start alone")
+        for key in ("sasl.enabled.mechanisms", "sasl.jaas.config", "sasl.mechanism.inter.broker.protocol")
+    ),
     Accepted(
         "DescribeConfigs v*: *.configs.listener.security.protocol.map.*", "Kafka's controller listens, too"
     ),

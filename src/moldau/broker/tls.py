@@ -70,9 +70,11 @@ class BrokerTls:
         self._warn_of_expiry()
 
     def serving(self, listener: str) -> Tls | None:
-        """What the server has to know of a listener; None where it does not speak TLS."""
-        if listener not in self._in_force:
+        """What the server has to know of a listener; None where it does not speak TLS, and in no other case."""
+        assert self._config is not None
+        if not any(one.is_tls for one in self._config.listeners if one.name == listener):
             return None
+        _ = self._in_force[listener]  # a KeyError now, not when the first client comes
         return Tls(lambda: self._in_force[listener].server, lambda shown: self.principal_of(listener, shown))
 
     @property

@@ -224,8 +224,12 @@ def test_with_sasl_a_certificate_opens_the_door_and_the_password_says_who_it_is(
         }
         given = librdkafka(folder, cluster, "MUTUAL", **login)
         admin = AdminClient(given)
-        admin.list_topics(timeout=PATIENCE_S)
-        assert {one.principal for one in broker_of(cluster)._server.connections} == {"User:bob"}
+
+        def principals() -> set[str]:
+            admin.list_topics(timeout=PATIENCE_S)
+            return {one.principal for one in list(broker_of(cluster)._server.connections)}
+
+        wait_for(lambda: principals() == {"User:bob"})
         with pytest.raises(KafkaException):
             AdminClient({**given, "sasl.password": "wrong"}).list_topics(timeout=2)
         del given["ssl.certificate.location"], given["ssl.key.location"]

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import stat
+import tempfile
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
@@ -18,8 +20,9 @@ import pytest
 from certificates import CLIENT, SERVER, Authority, Issued
 from contract.streams import HERE, readable, receive, receive_to_the_end, send_all, writable
 from moldau.runtime.ports import Runtime, Stream
-from moldau.runtime.real import close_runtime, new_event_loop, real_runtime
+from moldau.runtime.real import close_runtime, new_event_loop, real_runtime, tls_context
 from moldau.runtime.real.tls import RECEIVE_BYTES_MAX, RECORD_BYTES, RealTlsStream
+from moldau.runtime.real.tls_context import RealTlsContext
 from moldau.runtime.tls import ClientAuth, TlsContext, TlsError, TlsSettings, TlsSettingsError, TlsStream
 from tls_records import ANSWERED_CHANGE_OF_KEYS, CHANGE_OF_KEYS, ONE_BYTE, client_secret, records
 
@@ -449,6 +452,26 @@ def test_keys_that_do_not_serve_are_refused_with_a_reason() -> None:
             runtime.net.tls_context(replace(SERVING, chain_pem=b"nonsense", key_pem=b""))
 
     run(main)
+
+
+def test_no_key_stays_on_a_disk_where_the_system_has_no_files_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes = []
+    original = tls_context.os.unlink
+
+    def unlink(path: str) -> None:
+        modes.append(stat.S_IMODE(Path(path).stat().st_mode))
+        original(path)
+
+    monkeypatch.setattr(tls_context.sys, "platform", "darwin")
+    monkeypatch.setattr(tls_context.os, "unlink", unlink)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    RealTlsContext(SERVING)
+    assert modes == [0o600]
+    with pytest.raises(TlsSettingsError):
+        RealTlsContext(replace(SERVING, key_pem=ALICE.key_pem))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_new_context_is_for_those_who_come_after_it() -> None:

@@ -29,6 +29,7 @@ from moldau.base.limits import (
     AUTHENTICATION_S_MAX,
     GUESSES_HELD_MAX,
     SASL_TOKEN_BYTES_MAX,
+    SILENT_S_MAX,
 )
 from moldau.broker.answers.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 from moldau.broker.connection import REQUEST_BYTES_MIN, Connection
@@ -236,6 +237,19 @@ class Authentication:
                 del self._held[number]
                 held.look()
                 return
+
+    def end_strangers(self, number_max: int) -> int:
+        """Others find no room at all: end some that have not said in SILENT_S_MAX who they are."""
+        oldest_s = self.clock.monotonic() - SILENT_S_MAX
+        late: list[Connection] = []
+        for connection, since_s in self._unknown.items():
+            if since_s > oldest_s or len(late) == number_max:
+                break
+            late.append(connection)
+        for connection in late:
+            del self._unknown[connection]
+            connection.close(None)
+        return len(late)
 
     def _make_room(self) -> None:
         self._unknown = {one: since_s for one, since_s in self._unknown.items() if not one.is_closed}

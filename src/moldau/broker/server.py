@@ -118,6 +118,8 @@ class Server:
         """By listener."""
         self.welcome: Callable[[Connection], object] = lambda _connection: None
         """Called for each connection before anything of it is served."""
+        self.end_strangers: Callable[[int], int] = lambda _number_max: 0
+        """End some that have not said who they are, and could have by now; says how many there were."""
         self.connections_max = connections_max
         self.connections_per_ip_max = connections_per_ip_max
         self._per_ip: dict[str, int] = {}
@@ -281,7 +283,7 @@ class Server:
         late = [one for one in islice(self._opened, SILENT_PER_TURN) if one.last_active_s <= oldest_s]
         for connection in late:
             connection.close(None)
-        ended = len(late) + self._handshakes.end_silent(SILENT_PER_TURN)
+        ended = len(late) + self._handshakes.end_silent(SILENT_PER_TURN) + self.end_strangers(SILENT_PER_TURN)
         if ended and self._seldom("silence"):
             log.warning("connections that say nothing are closed: others find no room")
         if self._waiting and not self._is_closing:

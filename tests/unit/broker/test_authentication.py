@@ -436,6 +436,24 @@ def test_the_number_of_those_who_have_not_said_who_they_are_is_bounded(
     played(scene)
 
 
+def test_strangers_make_room_where_there_is_no_more() -> None:
+    """Who has said something, but not who it is, does not keep others out for as long as it may take."""
+
+    async def scene(stage: Stage) -> None:
+        known = await stage.client()
+        await known.log_in("PLAIN")
+        strangers = [await stage.client("crowd") for _ in range(4)]
+        for one in strangers:
+            await one.versions()
+        began_s = stage.world.loop.time()
+        other = await stage.client("other")
+        assert not (await other.log_in("PLAIN")).error_code
+        assert stage.world.loop.time() - began_s < 3 * limits.SILENT_S_MAX
+        assert await serves(known)
+
+    played(scene, max__connections="5")
+
+
 def test_the_number_of_frames_before_authentication_is_bounded() -> None:
     async def scene(stage: Stage) -> None:
         client = await stage.client()

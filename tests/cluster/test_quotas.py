@@ -209,11 +209,11 @@ def test_a_client_that_uses_the_loop_too_much_is_told(cluster: Cluster) -> None:
     run(cluster, "set", "--user", "ANONYMOUS", "--client-id", "golden", "request_percentage=0.001")
     host, _, port = cluster.bootstrap_servers.rpartition(":")
     kafka = Kafka(host, int(port))
-    waits_ms = []
-    for _ in range(4):
+    waits_ms = [0.0]
+    while not waits_ms[-1] and len(waits_ms) < 1000:
         answer = kafka.ask("Metadata", 12, {"topics": None})
         waits_ms.append(answer.throttle_time.total_seconds() * 1000)
-    assert max(waits_ms) > 0 and all(wait <= 1000 for wait in waits_ms), waits_ms
+    assert 0 < waits_ms[-1] <= 1000, waits_ms
 
 
 def test_an_address_that_connects_too_fast_is_closed_after_a_while(cluster: Cluster) -> None:

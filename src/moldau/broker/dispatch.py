@@ -56,6 +56,7 @@ from moldau.wire.writer import TooLarge
 log = logging.getLogger(__name__)
 
 HANDLERS = "moldau.broker.handlers"
+WRITE_TXN_MARKERS = 27
 
 
 class Route:
@@ -69,6 +70,7 @@ class Route:
         "handle",
         "is_forwarded",
         "is_internal",
+        "is_unlimited",
         "max_version",
         "min_version",
         "module",
@@ -99,6 +101,8 @@ class Route:
             self.min_version if advertised_min_version is None else advertised_min_version
         )
         self.is_internal = is_internal
+        self.is_unlimited = is_internal or api_key == WRITE_TXN_MARKERS
+        """Whether it counts for no quota."""
         self.name = name or APIS[api_key].name
 
     def __getattr__(self, attribute: str) -> Any:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from moldau.broker.dispatch import Route
     from moldau.broker.interface import AdminBroker, RequestContext
 
-WRITE_TXN_MARKERS = 27
 METADATA_THROTTLES_SINCE = 3
 _INT32 = Struct(">i")
 T = TypeVar("T")
@@ -48,7 +47,7 @@ class Throttling:
 
     def begin(self, connection: Connection, frame: memoryview, client_id_stop: int, route: Route) -> None:
         """A request is taken up: what it uses counts for its client, until the connection says that it is done."""
-        if route.is_internal or route.api_key == WRITE_TXN_MARKERS:
+        if route.is_unlimited:
             connection.meter = None
             return
         meter = connection.meter
@@ -64,16 +63,18 @@ class Throttling:
             meter = self._meters.meter(connection.principal, client_id, name, now_ms)
             connection.meter = meter
         if meter.request is not None:
-            meter.begin(connection.began_s)
+            meter.from_s = connection.began_s
 
     # ---- what is used, and how long to wait -------------------------------------------------------------------
 
-    def produced(self, connection: Connection, size: int, *, is_answered: bool = True) -> int:
+    def produced(
+        self, connection: Connection, size: int, *, now_s: float = 0.0, is_answered: bool = True
+    ) -> int:
         """The milliseconds that its producer waits."""
         meter = connection.meter
         if meter is None:
             return 0
-        now_s = self._clock.monotonic()
+        now_s = now_s or self._clock.monotonic()
         bytes_ms = 0 if meter.produce is None else meter.produce.use(size, int(now_s * 1000))
         request_ms = meter.request_ms(now_s) if is_answered else 0
         if not bytes_ms and not request_ms:

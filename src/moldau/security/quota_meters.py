@@ -41,6 +41,7 @@ class Counter(Protocol):
 
 C = TypeVar("C", bound=Counter)
 
+COUNTED_S = 0.0005
 SHARED = ""
 """Stands for all client ids that have no counter of their own. A client without an id is counted as one, too."""
 
@@ -99,9 +100,12 @@ class QuotaKind(Generic[C]):
 
 
 class Meter:
-    """What counts for one client; None of what it has no quota of. It belongs to a connection."""
+    """What counts for one client; None of what it has no quota of. It belongs to a connection.
 
-    __slots__ = ("_counted_from_s", "client_id", "fetch", "principal", "produce", "request", "version")
+    Times of the loop are put together until they are COUNTED_S: a small request takes a few microseconds.
+    """
+
+    __slots__ = ("_uncounted_s", "client_id", "fetch", "from_s", "principal", "produce", "request", "version")
 
     def __init__(
         self,
@@ -119,39 +123,48 @@ class Meter:
         self.produce = produce
         self.fetch = fetch
         self.request = request
-        self._counted_from_s = 0.0
-        """0 where the loop does not work for this client."""
+        self.from_s = 0.0
+        """Since when the loop works for this client; 0 where it does not."""
+        self._uncounted_s = 0.0
 
     def begin(self, now_s: float) -> bool:
         """The loop works for this client from now on; False where it does already."""
-        if self._counted_from_s:
+        if self.from_s:
             return False
-        self._counted_from_s = now_s
+        self.from_s = now_s
         return True
 
     def end(self, now_s: float) -> None:
         """It worked for the client until now."""
-        start_s = self._counted_from_s
-        if start_s:
-            self._counted_from_s = 0.0
-            if self.request is not None:
-                self.request.use((now_s - start_s) * 100, int(now_s * 1000))
-
-    def request_ms(self, now_s: float) -> int:
-        """How long the client waits for the time that it has used up to now."""
-        rate, start_s = self.request, self._counted_from_s
-        if rate is None or rate.is_within((now_s - start_s) * 100 if start_s else 0.0):
-            return 0
-        now_ms = int(now_s * 1000)
-        if not start_s:
-            return rate.throttle_ms(now_ms)
-        self._counted_from_s = now_s
-        return rate.use((now_s - start_s) * 100, now_ms)
+        if self.from_s:
+            self._uncounted_s += now_s - self.from_s
+            self.from_s = 0.0
+            if self._uncounted_s >= COUNTED_S:
+                self._count(now_s)
 
     def add(self, start_s: float, end_s: float) -> None:
         """It has worked for the client in this time."""
+        self._uncounted_s += end_s - start_s
+        if self._uncounted_s >= COUNTED_S:
+            self._count(end_s)
+
+    def _count(self, now_s: float) -> None:
         if self.request is not None:
-            self.request.use((end_s - start_s) * 100, int(end_s * 1000))
+            self.request.use(self._uncounted_s * 100, int(now_s * 1000))
+        self._uncounted_s = 0.0
+
+    def request_ms(self, now_s: float) -> int:
+        """How long the client waits for the time that it has used up to now."""
+        rate, from_s = self.request, self.from_s
+        if rate is None:
+            return 0
+        if rate.total <= rate.allowed and (not from_s or now_s - from_s < COUNTED_S):
+            return 0  # nearly always
+        if from_s:
+            self._uncounted_s += now_s - from_s
+            self.from_s = now_s
+        self._count(now_s)
+        return rate.throttle_ms(int(now_s * 1000))
 
 
 class QuotaMeters:

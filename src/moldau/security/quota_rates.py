@@ -49,13 +49,16 @@ _NEVER = _Sample(-(1 << 62))
 class Rate:
     """What is used of a quota of so much a second."""
 
-    __slots__ = ("_allowed", "_limit", "_sample", "_samples", "_total", "_window")
+    __slots__ = ("_limit", "_sample", "_samples", "_window", "allowed", "total")
 
     def __init__(self, window: QuotaWindow, limit: float = inf) -> None:
         self._window = window
         self._samples: deque[_Sample] = deque()
         self._sample = _NEVER
-        self._total = 0.0
+        self.total = 0.0
+        """What the samples have."""
+        self.allowed = 0.0
+        """With no more than that nobody has to wait, whenever it was used."""
         self.limit = limit
 
     @property
@@ -65,7 +68,7 @@ class Rate:
     @limit.setter
     def limit(self, limit: float) -> None:
         self._limit = limit
-        self._allowed = limit * (self._window.least_ms / 1000)
+        self.allowed = limit * (self._window.least_ms / 1000)
 
     def use(self, value: float, now_ms: int) -> int:
         """Record it, and say how long to wait for the rate to be back at the limit."""
@@ -74,28 +77,24 @@ class Rate:
             sample = self._begin_sample(now_ms)
         sample.value += value
         sample.last_ms = now_ms
-        self._total = total = self._total + value
-        return 0 if total <= self._allowed else self.throttle_ms(now_ms)  # nearly always 0
+        self.total = total = self.total + value
+        return 0 if total <= self.allowed else self.throttle_ms(now_ms)  # nearly always 0
 
     def record(self, value: float, now_ms: int) -> None:
         """A negative value takes back what was recorded."""
         self.use(value, now_ms)
 
-    def is_within(self, more: float) -> bool:
-        """Whether there is certainly no wait with so much more."""
-        return self._total + more <= self._allowed
-
     def throttle_ms(self, now_ms: int) -> int:
         limit = self._limit
-        if self._total <= self._allowed:
+        if self.total <= self.allowed:
             return 0
         window_ms = self._window_ms(now_ms)
-        rate = self._total / (window_ms / 1000)
+        rate = self.total / (window_ms / 1000)
         return _rounded((rate - limit) / limit * window_ms) if rate > limit else 0
 
     def rate(self, now_ms: int) -> float:
         window_ms = self._window_ms(now_ms)
-        return self._total / (window_ms / 1000)
+        return self.total / (window_ms / 1000)
 
     def is_idle(self, now_ms: int) -> bool:
         return now_ms - self._sample.last_ms >= self._window.length_ms
@@ -106,14 +105,14 @@ class Rate:
         if len(self._samples) > self._window.samples + 1:  # one may overlap the window's beginning
             self._samples.popleft()
         self._forget_old(now_ms)
-        self._total = sum(sample.value for sample in self._samples)
+        self.total = sum(sample.value for sample in self._samples)
         return sample
 
     def _forget_old(self, now_ms: int) -> None:
         """A sample counts as a whole as long as something of it is in the window."""
         samples = self._samples
         while samples and now_ms - samples[0].last_ms >= self._window.length_ms:
-            self._total -= samples.popleft().value
+            self.total -= samples.popleft().value
 
     def _window_ms(self, now_ms: int) -> int:
         """The time that the samples are of; never less than all but one of them take."""

@@ -212,7 +212,9 @@ def _append_lone(
         on_committed = partial(_answer_lone, broker, connection, slot, len(frame), produced)
         partition.when_committed(last_offset + 1, deadline_s, on_committed)
         return None
-    throttle_ms = 0 if broker.throttling is None else broker.throttling.produced(connection, len(frame))
+    throttle_ms = 0
+    if broker.throttling is not None:
+        throttle_ms = broker.throttling.produced(connection, len(frame), now_s=connection.began_s)
     return pack_lone_produced(
         correlation_id, version, topic, index, base_offset, append_time_ms, log_start_offset, throttle_ms
     )

@@ -8,12 +8,12 @@ PEM, PKCS#12, and a JKS store is refused with the line that converts it. Logins 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from moldau.cli.errors import CliError, file_error, usage
-from moldau.config.key import ConfigError
-from moldau.config.sources import parse_properties
-from moldau.security.certificates import CertificateError, Contents, certificate_pem, read
-from moldau.spark.client_options import JAVA_CLASSES, NO_COUNTERPART, client_config
+
+if TYPE_CHECKING:
+    from moldau.security.certificates import Contents
 
 HOW_TO_CONNECT = (
     "bootstrap.servers",
@@ -58,13 +58,16 @@ def read_client_file(path: str) -> dict[str, str]:
         raise file_error(error, path) from error
     try:
         return client_settings(text)
-    except (ConfigError, ValueError) as error:
+    except ValueError as error:
         raise CliError(f"{path}: {str(error).rstrip('.')}.") from error
 
 
 def client_settings(text: str) -> dict[str, str]:
     """ValueError: one sentence that repeats no secret."""
     settings = raw_lines(text)
+    # Imported where it is needed, here and below: every command with a profile comes by.
+    from moldau.config.sources import parse_properties
+
     if text.startswith(HEADER) or NATIVE.isdisjoint(settings):
         settings = parse_properties(text)
     if "metadata.broker.list" in settings:
@@ -83,18 +86,18 @@ def raw_lines(text: str) -> dict[str, str]:
 
 def translated(java: Mapping[str, str]) -> dict[str, str]:
     """The settings of Java's client as librdkafka's."""
+    from moldau.spark.client_options import JAVA_CLASSES, NO_COUNTERPART, client_config
+
     options = {name: value.strip() for name, value in java.items()}
     rest = {
         name: value
         for name, value in options.items()
-        if not name.startswith(STORES) and name not in NO_COUNTERPART and not is_for_java_alone(name, value)
+        if not name.startswith(STORES)
+        and name not in NO_COUNTERPART
+        and name != "ssl.cipher.suites"  # by other names
+        and (value or name not in JAVA_CLASSES)
     }
     return trusted(options) | own_certificate(options) | client_config(rest, "admin")
-
-
-def is_for_java_alone(name: str, value: str) -> bool:
-    """Other names of ciphers, and classes where they are Kafka's own defaults."""
-    return name == "ssl.cipher.suites" or (name in JAVA_CLASSES and not value)
 
 
 def trusted(options: Mapping[str, str]) -> dict[str, str]:
@@ -106,6 +109,8 @@ def trusted(options: Mapping[str, str]) -> dict[str, str]:
     data = contents(path)
     if is_pem(data):
         return {"ssl.ca.location": path}
+    from moldau.security.certificates import certificate_pem
+
     found = parsed(path, data, options.get("ssl.truststore.password"))
     return {"ssl.ca.pem": b"".join(certificate_pem(one) for one in found.certificates).decode()}
 
@@ -137,6 +142,8 @@ def is_pem(data: bytes) -> bool:
 
 
 def parsed(path: str, data: bytes, password: str | None) -> Contents:
+    from moldau.security.certificates import CertificateError, read
+
     try:
         return read(data, password.encode() if password else None)
     except CertificateError as error:

@@ -22,6 +22,7 @@ from cluster.test_cli_up import COMMAND, TIMEOUT_S, Process, at_terminal
 from moldau.cli import profiles
 from moldau.runtime.real.free_ports import free_port
 from moldau.testing import Cluster
+from terminal import ENTER
 
 PASSWORD_SHOWN = re.compile(r"^sasl\.password=(.+)$", re.M)
 READY = re.compile(r"ready: bootstrap\.servers=((?:localhost:\d+,?)+)\n")
@@ -331,3 +332,13 @@ def test_brokers_with_listeners_of_ones_own_are_waited_for_by_their_login(
         process.popen.wait()
         assert process.popen.stdout is not None
         process.popen.stdout.close()
+
+
+def test_a_password_that_is_asked_for_is_not_shown(tmp_path: Path) -> None:
+    arguments = ("profile", "add", "prod", "-b", "kafka1:9093", "--user", "alice")
+    with at_terminal(tmp_path, *arguments) as terminal:
+        terminal.wait_for("Password of alice: ", TIMEOUT_S)
+        terminal.send("a-secret", ENTER)
+        terminal.wait_for("prod: added", TIMEOUT_S)
+        assert "a-secret" not in terminal.screen
+    assert profiles.load("prod")["sasl.password"] == "a-secret"

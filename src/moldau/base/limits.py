@@ -98,10 +98,10 @@ that the log has told of in the last while. It tells of no other until some of t
 SILENT_S_MAX = 1.0
 """Where others find no room: how long a connection may say nothing at all."""
 
-TLS_HANDSHAKES_MAX = 1024
-TLS_HANDSHAKES_SHARE = 8
+TLS_HANDSHAKES_MAX = 2048
+TLS_HANDSHAKES_SHARE = 4
 TLS_HANDSHAKE_S_MAX = 10.0
-"""Handshakes under way, at most one in eight of the connections that the process has descriptors for, and how long one
+"""Handshakes under way, at most one in four of the connections that the process has descriptors for, and how long one
 may take. Where there is no room for another, one that has waited for its client for SILENT_S_MAX is ended."""
 
 CONNECTIONS_OF_BROKERS_MAX = 256

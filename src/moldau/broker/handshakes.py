@@ -1,8 +1,9 @@
 """The TLS handshakes of a broker's clients that are under way: how many, for how long, and who makes room.
 
 They compute elsewhere (`runtime.real.tls`); here they are counted. Each ends within TLS_HANDSHAKE_S_MAX. Where all
-places are taken, the oldest that has waited for its client for SILENT_S_MAX makes room for the next: whoever connects
-and says nothing keeps nobody out. One that waits for this side's own work is left alone.
+places are taken, the oldest whose client has said nothing for SILENT_S_MAX makes room for the next, or one whose client
+has begun, and then let three times as long pass: whoever connects and is silent keeps nobody out. One that waits for
+this side's own work is left alone.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from moldau.runtime.ports import Clock, Tasks, Timer
 from moldau.runtime.tls import TlsError, TlsStream
 
 LOOK_S = SILENT_S_MAX / 2
-LOOKED_AT_MAX = 64
+BEGUN_PATIENCE = 3
+"""So many times longer does a client have that has said something: thousands may come at the same time, from machines
+that have as much to compute for it as this one."""
+LOOKED_AT_MAX = 256
 """How many of the oldest are looked at for one that makes room."""
 
 Done = Callable[[TlsError | None], object]
@@ -94,11 +98,13 @@ class Handshakes:
         one.done(TlsError(reason))
 
     def _make_room(self) -> bool:
-        oldest_s = self._clock.monotonic() - self._patience_s
+        now_s = self._clock.monotonic()
         for stream, _ in zip(self._under_way, range(LOOKED_AT_MAX), strict=False):
-            if self._under_way[stream].since_s > oldest_s:
+            age_s = now_s - self._under_way[stream].since_s
+            if age_s < self._patience_s:
                 return False
-            if not stream.waits_for_us:
+            patience_s = self._patience_s * (BEGUN_PATIENCE if stream.has_begun else 1)
+            if age_s >= patience_s and not stream.waits_for_us:
                 self._end(stream, "it said nothing for a while, and others had no place")
                 return True
         return False

@@ -73,6 +73,11 @@ class TlsStream(Stream, Protocol):
         """Whether the handshake has something to compute, and its turn has not come or it is under way."""
         ...
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the other side has said something that was worth an answer."""
+        ...
+
     def secure(self, done: Callable[[TlsError | None], object]) -> None:
         """Make the handshake, in its own time and off the loop; `done` is called once, unless the stream is closed
         before. After an error it is closed."""

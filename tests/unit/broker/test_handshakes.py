@@ -15,7 +15,7 @@ class FakeStream:
     """Its handshake is made when the test says so."""
 
     def __init__(self) -> None:
-        self.waits_for_us = False
+        self.waits_for_us = self.has_begun = False
         self.is_closed = False
         self.is_begun = False
         self.done: Callable[[TlsError | None], object] = lambda error: None
@@ -103,6 +103,20 @@ def test_the_oldest_that_waits_for_its_client_makes_room_and_no_other() -> None:
     assert late.is_begun
     assert not ours.is_closed
     assert not other.is_closed
+
+
+def test_a_client_that_has_begun_has_more_time() -> None:
+    stage = Stage(at_once_max=2)
+    begun, silent = stage.begin(), stage.begin()
+    begun.has_begun = True
+    stage.pass_time(SILENT_S_MAX * 1.2)
+    stage.begin()
+    assert [stream for stream, _ in stage.ended] == [silent]
+    stage.pass_time(SILENT_S_MAX)
+    assert not begun.is_closed
+    stage.pass_time(SILENT_S_MAX)
+    stage.begin()
+    assert begun.is_closed
 
 
 def test_those_who_wait_get_in_though_nobody_else_comes() -> None:

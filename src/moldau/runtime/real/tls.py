@@ -191,6 +191,10 @@ class RealTlsStream:
 
     # The handshake
 
+    @property
+    def has_begun(self) -> bool:
+        return self._steps > 0
+
     def secure(self, done: Callable[[TlsError | None], object]) -> None:
         self._done = done
         if self._host is None:

@@ -203,7 +203,7 @@ class RealNet:
         self.accepted_max = accepted_streams_bound()
         self._loop = loop
         self._sendfile = features.sendfile
-        self._handshakes = Handshakes(in_thread or partial(loop.run_in_executor, None))
+        self._handshakes = Handshakes(loop, in_thread or partial(loop.run_in_executor, None))
 
     def listen(self, host: str, port: int, accept: Callable[[Stream], None]) -> RealListener:
         """A name is resolved here, on the loop: a listener's own name is an address or in the hosts file."""

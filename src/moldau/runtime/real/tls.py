@@ -30,6 +30,7 @@ from typing import Any, cast
 
 from moldau.runtime.ports import Address, Buffer, File
 from moldau.runtime.real.tls_context import RealTlsContext
+from moldau.runtime.real.tls_errors import as_connection_error, as_tls_error
 from moldau.runtime.tls import TlsEnded, TlsError
 
 RECORD_BYTES = 16 * 1024
@@ -46,6 +47,8 @@ STEPS_AT_ONCE = 2
 STEPS_MAX = 32
 """Of one handshake: an honest one has three, unless its network cuts records short."""
 RECORDS_PER_STEP = 16
+LOOKS_PER_TURN = 64
+"""Handshakes that are received from in one turn of the loop: thousands may begin at the same time."""
 HANDSHAKE = 22
 HEAD_BYTES = 5
 RECORD_TYPES = range(20, 24)
@@ -54,24 +57,6 @@ RECORD_BYTES_MAX = HEAD_BYTES + RECORD_BYTES + 256
 DISCARD_BYTES = 64 * 1024
 NO_BIO = ssl.MemoryBIO()
 """Before there is one; never written to."""
-
-_REASONS = {
-    "CERTIFICATE_VERIFY_FAILED": "the other side's certificate is not accepted",
-    "HTTP_REQUEST": "the client speaks HTTP without TLS",
-    "HTTPS_PROXY_REQUEST": "the client takes this port for a proxy",
-    "NO_SHARED_CIPHER": "the two sides have no cipher suite in common",
-    "NO_SUITABLE_SIGNATURE_ALGORITHM": "the two sides have no signature algorithm in common",
-    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client shows no certificate, and ssl.client.auth is required",
-    "SSLV3_ALERT_BAD_CERTIFICATE": "the other side does not accept this side's certificate",
-    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the other side finds this side's certificate expired",
-    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the other side does not accept this side's certificate",
-    "SSLV3_ALERT_HANDSHAKE_FAILURE": "the other side ended the handshake: versions, ciphers or certificates",
-    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the other side asks for a certificate, and this side has none",
-    "TLSV1_ALERT_PROTOCOL_VERSION": "the two sides have no version of TLS in common",
-    "TLSV1_ALERT_UNKNOWN_CA": "the other side does not know the authority of this side's certificate",
-    "UNSUPPORTED_PROTOCOL": "the two sides have no version of TLS in common",
-    "WRONG_VERSION_NUMBER": "the other side does not speak TLS",
-}
 
 
 class Next(Enum):
@@ -88,12 +73,26 @@ Step = tuple[Next, OSError | None]
 class Handshakes:
     """The steps that are due, over all streams of a process's loop: STEPS_AT_ONCE in threads, the others in line."""
 
-    __slots__ = ("_in_thread", "_ready", "_running")
+    __slots__ = ("_in_thread", "_looks", "_loop", "_ready", "_running")
 
-    def __init__(self, in_thread: Callable[..., asyncio.Future[Any]]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, in_thread: Callable[..., asyncio.Future[Any]]
+    ) -> None:
+        self._loop = loop
+        self._looks = 0
         self._in_thread = in_thread
         self._ready: deque[RealTlsStream] = deque()
         self._running = 0
+
+    def may_look(self) -> bool:
+        """Whether another one may be received from in this turn of the loop; else it is called again in the next."""
+        if not self._looks:
+            self._loop.call_soon(self._begin_turn)
+        self._looks += 1
+        return self._looks <= LOOKS_PER_TURN
+
+    def _begin_turn(self) -> None:
+        self._looks = 0
 
     def submit(self, stream: RealTlsStream) -> None:
         self._ready.append(stream)
@@ -204,12 +203,14 @@ class RealTlsStream:
 
     def _receive_step(self) -> None:
         """Begin a step if a whole record is there."""
+        if not self._handshakes.may_look():
+            return
         try:
             self._receive()
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
-            self._end_handshake(_as_tls_error(error))
+            self._end_handshake(as_tls_error(error))
             return
         raw = self._raw
         is_other = bool(raw) and raw[0] not in RECORD_TYPES
@@ -281,7 +282,7 @@ class RealTlsStream:
         if self._is_closed:
             self._close_socket()
         elif error is not None:
-            self._end_handshake(_as_tls_error(error))
+            self._end_handshake(as_tls_error(error))
         elif wanted is Next.READ and self._steps >= STEPS_MAX:
             self._end_handshake(TlsError("the handshake comes in too many pieces"))
         else:
@@ -292,7 +293,7 @@ class RealTlsStream:
         try:
             is_sent = self._flush()
         except OSError as error:
-            self._end_handshake(_as_tls_error(error))
+            self._end_handshake(as_tls_error(error))
             return
         if not is_sent:
             self.watch_writable(lambda: self._go_on(wanted))
@@ -395,7 +396,7 @@ class RealTlsStream:
         except (BlockingIOError, InterruptedError):
             is_dry = True
         except OSError as error:
-            self._failure = self._failure or _as_connection_error(error)
+            self._failure = self._failure or as_connection_error(error)
             if not filled:
                 raise self._failure from None
         if self._outgoing.pending:
@@ -427,7 +428,7 @@ class RealTlsStream:
         except (BlockingIOError, InterruptedError):
             raise
         except OSError as error:
-            self._failure = self._failure or _as_connection_error(error)
+            self._failure = self._failure or as_connection_error(error)
             raise self._failure from None
         if not sent and length:
             raise BlockingIOError(errno.EAGAIN, "no room to send")
@@ -571,24 +572,3 @@ class RealTlsStream:
         """From any thread: both sides find the connection ended, as far as it is not closed already."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-
-
-def _as_connection_error(error: OSError) -> OSError:
-    if isinstance(error, ssl.SSLError):
-        if isinstance(error, ssl.SSLZeroReturnError | ssl.SSLEOFError):
-            return ConnectionResetError(errno.ECONNRESET, "the other side has ended the connection")
-        return ConnectionAbortedError(errno.ECONNABORTED, f"TLS: {error.reason or 'the stream is broken'}")
-    return error
-
-
-def _as_tls_error(error: OSError) -> TlsError:
-    if isinstance(error, TlsError):
-        return error
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return TlsError(f"the other side's certificate is not accepted: {error.verify_message}")
-    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ConnectionError):
-        return TlsEnded("the other side has ended the connection during the handshake")
-    if isinstance(error, ssl.SSLError):
-        reason = error.reason or "unknown"
-        return TlsError(_REASONS.get(reason, f"the handshake failed: {reason}"))
-    return TlsError(error.strerror or "the connection has failed during the handshake")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import socket
 import ssl
 import stat
@@ -610,6 +611,42 @@ def test_half_open_handshakes_and_a_flood_of_them_do_not_hold_up_the_loop() -> N
         assert longest_s < 0.1
 
     run(main)
+
+
+def test_nonsense_before_and_after_a_handshake_ends_that_connection_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    chance = random.Random(14)
+
+    def spoilt(data: bytes) -> bytes:
+        changed = bytearray(data)
+        for _ in range(chance.randrange(1, 8)):
+            changed[chance.randrange(len(changed))] = chance.randrange(256)
+        return bytes(changed[: chance.randrange(1, len(changed) + 1)])
+
+    async def main(runtime: Runtime) -> None:
+        place = Place(runtime, MUTUAL)
+        hello = client_hello()
+        for _ in range(300):
+            with socket.create_connection((HERE, place.port)) as client:
+                client.sendall(spoilt(hello) + chance.randbytes(chance.randrange(100)))
+                client.shutdown(socket.SHUT_WR)
+                assert await place.refused()
+        for _ in range(100):
+            client, server = await place.pair(showing(ALICE))
+            assert isinstance(client, RealTlsStream)
+            client.send(b"x" * chance.randrange(1, 100))
+            assert client._tls is not None
+            client._tls.write(b"y" * 1000)
+            client._socket.send(spoilt(client._outgoing.read()))
+            client.break_off()
+            with contextlib.suppress(ConnectionError):
+                await receive_to_the_end(server)
+            server.close()
+            client.close()
+
+    run(main)
+    assert [record for record in caplog.records if record.exc_info] == []
 
 
 @pytest.mark.parametrize("inner", [CHANGE_OF_KEYS, ANSWERED_CHANGE_OF_KEYS, ONE_BYTE])

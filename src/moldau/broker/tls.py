@@ -34,6 +34,8 @@ LOOK_S = 10.0
 """How often the files are looked at."""
 EXPIRY_WARNING_S = 14 * 86400.0
 EXPIRY_SAID_EVERY_S = 86400.0
+TRUST_KEYS = ("ssl.truststore.location", "ssl.truststore.certificates")
+"""Where none of them is set, the broker is not meant to have others yet."""
 _ANONYMOUS = "User:ANONYMOUS"
 
 Stamp = tuple[object, ...]
@@ -44,10 +46,13 @@ class InForce(NamedTuple):
     """What one listener goes by now."""
 
     server: TlsContext
-    client: TlsContext
+    client: TlsContext | None
+    """Where other brokers are connected to by it."""
     own: Certificate
     mapping: PrincipalMapping
     stamp: Stamp
+    flaw: str | None
+    """Why brokers with this certificate could not talk to each other."""
 
 
 class BrokerTls:
@@ -66,7 +71,10 @@ class BrokerTls:
         if config["moldau.http.port"] >= 0 and config["moldau.http.ssl.keystore.location"]:
             names.append(HTTP)
         for name in names:
-            self._in_force[name] = await self._runtime.tasks.in_thread(self._made, _settings(config, name))
+            settings = _settings(config, name)
+            made = self._in_force[name] = await self._runtime.tasks.in_thread(self._made, settings)
+            if made.flaw is not None and any(settings[key] for key in TRUST_KEYS):
+                log.warning("listener %s: brokers with this certificate cannot talk: %s", name, made.flaw)
         self._warn_of_expiry()
 
     def serving(self, listener: str) -> Tls | None:
@@ -82,12 +90,18 @@ class BrokerTls:
         """What the port of /metrics serves by; None where it does not speak TLS."""
         return (lambda: self._in_force[HTTP].server) if HTTP in self._in_force else None
 
+    def client_context(self, listener: str) -> TlsContext:
+        """What other brokers are connected to by."""
+        context = self._in_force[listener].client
+        assert context is not None
+        return context
+
     def for_peers(self, config: BrokerConfig) -> Runtime:
         """The world for whoever connects to other brokers."""
         endpoint = config.inter_broker_listener
         if not endpoint.is_tls:
             return self._runtime
-        net = PeerNet(self._runtime.net, lambda: self._in_force[endpoint.name].client)
+        net = PeerNet(self._runtime.net, lambda: self.client_context(endpoint.name))
         return replace(self._runtime, net=net)
 
     @property
@@ -127,7 +141,7 @@ class BrokerTls:
                 continue
             try:
                 made = await self._runtime.tasks.in_thread(self._made, settings)
-                _check_change(settings, before.own, made.own)
+                _check_change(settings, before, made, self._runtime.clock.wall_ms() / 1000)
             except ConfigError as error:
                 self._refused[listener] = stamp
                 log.error("the certificate in force stays: %s", error)
@@ -143,12 +157,28 @@ class BrokerTls:
         try:
             is_sasl = self._is_sasl(settings.listener)
             sides = sides_of(settings, self._runtime.disk.read, is_sasl=is_sasl)
-            make = self._runtime.net.tls_context
-            server, client = make(sides.server), make(sides.client)
+            net = self._runtime.net
+            server, client, flaw = net.tls_context(sides.server), None, None
+            if self._is_of_brokers(settings.listener):
+                client = net.tls_context(sides.client)
+                flaw = self._flaw(server, sides.client)
             mapping = PrincipalMapping(settings[MAPPING_RULES])
         except (ConfigError, TlsSettingsError) as error:
             raise ConfigError(f"listener {settings.listener}: {error}") from None
-        return InForce(server, client, sides.own, mapping, stamp)
+        return InForce(server, client, sides.own, mapping, stamp, flaw)
+
+    def _flaw(self, server: TlsContext, client: TlsSettings) -> str | None:
+        """As Kafka's SslEngineValidator: whether a broker could talk to itself. Names are for those who connect."""
+        net = self._runtime.net
+        try:
+            net.tls_check(server, net.tls_context(replace(client, checks_host=False)))
+        except TlsSettingsError as error:
+            return str(error)
+        return None
+
+    def _is_of_brokers(self, listener: str) -> bool:
+        assert self._config is not None
+        return self._config.inter_broker_listener.name == listener
 
     def _is_sasl(self, listener: str) -> bool:
         assert self._config is not None
@@ -201,6 +231,9 @@ class PeerNet:
     def tls_context(self, settings: TlsSettings) -> TlsContext:
         return self._net.tls_context(settings)
 
+    def tls_check(self, server: TlsContext, client: TlsContext) -> None:
+        self._net.tls_check(server, client)
+
     async def connect(
         self, host: str, port: int, *, timeout_s: float, tls: TlsContext | None = None
     ) -> Stream:
@@ -215,15 +248,18 @@ def _settings(config: BrokerConfig, listener: str) -> ListenerSettings:
     return HttpSettings(config) if listener == HTTP else settings_of(config, listener)
 
 
-def _check_change(settings: ListenerSettings, before: Certificate, after: Certificate) -> None:
-    """Kafka's `CertificateEntries.ensureCompatible`."""
-    if not settings["ssl.allow.dn.changes"] and before.subject != after.subject:
+def _check_change(settings: ListenerSettings, before: InForce, after: InForce, now_s: float) -> None:
+    """Kafka's `CertificateEntries.ensureCompatible`, and that the new one serves."""
+    where, old, new = f"listener {settings.listener}", before.own, after.own
+    if not new.not_before_s <= now_s < new.not_after_s:
+        when = "has expired" if new.not_after_s <= now_s else "is not good yet"
+        raise ConfigError(f"{where}: the new certificate {when}")
+    if before.flaw is None and after.flaw is not None:
+        raise ConfigError(f"{where}: brokers with the new certificate cannot talk: {after.flaw}")
+    if not settings["ssl.allow.dn.changes"] and old.subject != new.subject:
         raise ConfigError(
-            f"listener {settings.listener}: Keystore DistinguishedName does not match:  existing={before.subject}, "
-            f"new={after.subject}"
+            f"{where}: Keystore DistinguishedName does not match:  existing={old.subject}, new={new.subject}"
         )
-    if not settings["ssl.allow.san.changes"] and not before.hosts <= after.hosts:
-        missing = ", ".join(sorted(before.hosts - after.hosts))
-        raise ConfigError(
-            f"listener {settings.listener}: Keystore SubjectAltNames do not match: the new one lacks {missing}"
-        )
+    if not settings["ssl.allow.san.changes"] and not old.hosts <= new.hosts:
+        missing = ", ".join(sorted(old.hosts - new.hosts))
+        raise ConfigError(f"{where}: Keystore SubjectAltNames do not match: the new one lacks {missing}")

@@ -279,6 +279,10 @@ class Net(Protocol):
         """Make keys and certificates ready, which takes milliseconds. TlsSettingsError says why they do not serve."""
         ...
 
+    def tls_check(self, server: TlsContext, client: TlsContext) -> None:
+        """That one can connect to the other, in memory; TlsSettingsError says why not. Takes milliseconds."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Runtime:

@@ -302,6 +302,9 @@ class SimNet:
     def tls_context(self, settings: TlsSettings) -> TlsContext:
         raise TlsSettingsError(NO_TLS)
 
+    def tls_check(self, server: TlsContext, client: TlsContext) -> None:
+        raise TlsSettingsError(NO_TLS)
+
     def _own_address(self, host: str) -> str:
         if host in ANYWHERE:
             return host or "0.0.0.0"

@@ -81,6 +81,9 @@ class CuttableNet:
     def tls_context(self, settings: TlsSettings) -> TlsContext:
         return self._net.tls_context(settings)
 
+    def tls_check(self, server: TlsContext, client: TlsContext) -> None:
+        self._net.tls_check(server, client)
+
     async def connect(
         self, host: str, port: int, *, timeout_s: float, tls: TlsContext | None = None
     ) -> Stream:

@@ -21,7 +21,7 @@ from aiokafka.helpers import create_ssl_context
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
-from certificates import CLIENT, Authority, Issued
+from certificates import CLIENT, SERVER, Authority, Issued
 from moldau.broker import tls as broker_tls
 from moldau.testing import Cluster
 
@@ -374,9 +374,33 @@ def test_a_new_certificate_in_the_file_is_taken_up_and_a_broken_one_is_not(
         other = own_folder.issue("broker", "CN=another,O=Acme")
         wait_for(lambda: "DistinguishedName does not match" in caplog.text)
         assert shown_by(cluster, own_folder) == before
+        own_folder.issue("broker", "CN=broker,O=Acme", lasts=timedelta(days=-1))
+        wait_for(lambda: "the new certificate has expired" in caplog.text)
+        assert shown_by(cluster, own_folder) == before
         renewed = own_folder.issue("broker", "CN=broker,O=Acme")
         wait_for(lambda: shown_by(cluster, own_folder) == der(renewed))
         assert der(other) != der(renewed)
+
+
+@pytest.mark.parametrize("flaw", ["another authority", "for servers alone"])
+def test_a_new_certificate_that_brokers_would_not_take_is_not_taken_up(
+    own_folder: Folder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, flaw: str
+) -> None:
+    monkeypatch.setattr(broker_tls, "LOOK_S", 0.05)
+    more = {
+        "inter.broker.listener.name": "MUTUAL",
+        "ssl.truststore.location": own_folder["ca.pem"],
+    }
+    with caplog.at_level(logging.INFO), Cluster(config=settings(own_folder, **more)):
+        assert "cannot talk" not in caplog.text
+        if flaw == "another authority":
+            issued = Authority("Another").issue("CN=broker,O=Acme")
+        else:
+            issued = own_folder.authority.issue("CN=broker,O=Acme", usages=(SERVER,))
+        own_folder.write("broker.pem", issued.pem)
+        wait_for(lambda: "listener MUTUAL: brokers with the new certificate cannot talk" in caplog.text)
+        time.sleep(0.2)
+        assert caplog.text.count("brokers with the new certificate cannot talk") == 1
 
 
 def test_a_new_certificate_is_taken_up_by_alter_configs(own_folder: Folder) -> None:

@@ -23,7 +23,7 @@ from moldau.runtime.ports import Address, Buffer, File, Stream
 from moldau.runtime.real.features import Features
 from moldau.runtime.real.files import RealFile, accepted_streams_bound
 from moldau.runtime.real.tls import Handshakes, RealTlsStream
-from moldau.runtime.real.tls_context import RealTlsContext
+from moldau.runtime.real.tls_context import RealTlsContext, check_together
 from moldau.runtime.tls import TlsContext, TlsError, TlsSettings, TlsStream
 
 logger = logging.getLogger("moldau.net")
@@ -230,6 +230,11 @@ class RealNet:
 
     def tls_context(self, settings: TlsSettings) -> RealTlsContext:
         return RealTlsContext(settings)
+
+    def tls_check(self, server: TlsContext, client: TlsContext) -> None:
+        assert isinstance(server, RealTlsContext)
+        assert isinstance(client, RealTlsContext)
+        check_together(server, client)
 
     def _plain(self, connected: socket.socket) -> RealStream:
         _tune(connected)

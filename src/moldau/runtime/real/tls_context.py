@@ -11,9 +11,14 @@ import ssl
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+from moldau.runtime.real.tls_errors import as_tls_error
 from moldau.runtime.tls import ClientAuth, TlsError, TlsSettings, TlsSettingsError
+
+CHECKED_HOST = "localhost"
+"""Whose name is asked for where names are not looked at."""
+FLIGHTS_MAX = 6
 
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _VERIFY = {
@@ -55,6 +60,19 @@ class RealTlsContext:
         used = secured.cipher()
         if self._suites and used is not None and used[1] == "TLSv1.3" and used[0] not in self._suites:
             raise TlsError("the two sides have no cipher suite in common")
+
+
+def check_together(server: RealTlsContext, client: RealTlsContext) -> None:
+    """A handshake between the two, in memory."""
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    sides = [client.wrap(back, there, CHECKED_HOST), server.wrap(there, back, None)]
+    try:
+        for _ in range(FLIGHTS_MAX):
+            for side in sides:
+                with suppress(ssl.SSLWantReadError):
+                    side.do_handshake()
+    except OSError as error:
+        raise TlsSettingsError(str(as_tls_error(error))) from None
 
 
 def _context(settings: TlsSettings) -> ssl.SSLContext:

@@ -29,6 +29,13 @@ MODULES: Final = {
 BROKER_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _SIGNED = ".OAuthBearerValidatorCallbackHandler"
 _UNSIGNED = ".OAuthBearerUnsecuredValidatorCallbackHandler"
+_HANDLERS: Final = {
+    "PLAIN": (".PlainServerCallbackHandler",),
+    "SCRAM-SHA-256": (".ScramServerCallbackHandler",),
+    "SCRAM-SHA-512": (".ScramServerCallbackHandler",),
+    "OAUTHBEARER": (_SIGNED, _UNSIGNED),
+}
+HANDLER = "sasl.server.callback.handler.class"
 _UNSIGNED_OPTION = "unsecuredValidator"
 _USER_OPTION = "user_"
 _ADDRESSES = ("https://", "http://", "file://")
@@ -78,6 +85,7 @@ def sasl_settings(config: BrokerConfig, listener: str) -> SaslSettings:
     for mechanism in mechanisms:
         if (line := jaas_line(config, listener, mechanism)) is not None:
             lines[mechanism] = line
+    handlers = {mechanism: _handler(config, listener, mechanism) for mechanism in mechanisms}
     if "PLAIN" in mechanisms:
         _check_plain(listener, lines)
     return SaslSettings(
@@ -86,7 +94,7 @@ def sasl_settings(config: BrokerConfig, listener: str) -> SaslSettings:
         {m: own.of_mechanism(m)["connections.max.reauth.ms"] for m in mechanisms},
         own["sasl.server.max.receive.size"],
         own["connection.failed.authentication.delay.ms"] / 1000,
-        _tokens(config, listener, lines) if "OAUTHBEARER" in mechanisms else None,
+        _tokens(config, listener, lines, handlers["OAUTHBEARER"]) if "OAUTHBEARER" in mechanisms else None,
     )
 
 
@@ -151,15 +159,22 @@ def _check_plain(listener: str, lines: Mapping[str, LoginModule]) -> None:
         )
 
 
-def _tokens(config: BrokerConfig, listener: str, lines: Mapping[str, LoginModule]) -> TokenSettings:
+def _handler(config: BrokerConfig, listener: str, mechanism: str) -> str:
+    """The class of Java that decides in Kafka who comes in, as far as it is one of Kafka's own, whose part is done
+    here. Another one may keep people out who would come in here: ConfigError."""
+    name = f"{PREFIX}{listener.lower()}.{mechanism.lower()}.{HANDLER}"
+    handler: str = (config[name] if config.is_set(name) else None) or ""
+    if handler and not handler.endswith(_HANDLERS[mechanism]):
+        raise ConfigError(f"{name}: {handler} is a class of Java, which is not run")
+    return handler
+
+
+def _tokens(
+    config: BrokerConfig, listener: str, lines: Mapping[str, LoginModule], handler: str
+) -> TokenSettings:
     own = settings_of(config, listener).of_mechanism("OAUTHBEARER")
-    handler: str = own["sasl.server.callback.handler.class"] or ""
     url: str | None = own["sasl.oauthbearer.jwks.endpoint.url"]
     options = lines["OAUTHBEARER"].options if "OAUTHBEARER" in lines else {}
-    if handler and not handler.endswith((_SIGNED, _UNSIGNED)):
-        raise ConfigError(
-            f"sasl.server.callback.handler.class: {handler} is a class of Java, which is not run"
-        )
     is_unsigned = handler.endswith(_UNSIGNED) or any(n.startswith(_UNSIGNED_OPTION) for n in options)
     if is_unsigned and (url or handler.endswith(_SIGNED)):
         raise ConfigError(

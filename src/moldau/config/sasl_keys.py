@@ -68,7 +68,8 @@ SASL = (
         Type.CLASS,
         None,
         None,
-        "Of OAUTHBEARER: Kafka's class that checks signed tokens, or the one that takes unsigned ones.",
+        "With the prefixes of a listener and a mechanism: one of Kafka's own classes. Of OAUTHBEARER that is the one "
+        "which checks signed tokens, or the one that takes unsigned ones. Others are refused.",
     ),
     _key(
         "sasl.oauthbearer.jwks.endpoint.url",

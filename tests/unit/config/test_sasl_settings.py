@@ -31,6 +31,10 @@ def jaas(mechanism: str, line: str) -> dict[str, str]:
     return {f"listener.name.clients.{mechanism}.sasl.jaas.config": line}
 
 
+def handler(mechanism: str, name: str) -> dict[str, str]:
+    return {f"listener.name.clients.{mechanism}.sasl.server.callback.handler.class": name}
+
+
 def refusal(mechanisms: str, more: dict[str, str] | None = None) -> str:
     with pytest.raises(ConfigError) as refused:
         BrokerConfig.parse(LISTENERS | {"sasl.enabled.mechanisms": mechanisms} | (more or {}))
@@ -95,7 +99,7 @@ def test_tokens_need_keys_or_the_word_that_they_are_not_signed() -> None:
     "asked",
     [
         jaas("oauthbearer", f'{TOKENS} unsecuredValidatorAllowableClockSkewMs="3000";'),
-        {"sasl.server.callback.handler.class": f"{HANDLER}.OAuthBearerUnsecuredValidatorCallbackHandler"},
+        handler("oauthbearer", f"{HANDLER}.OAuthBearerUnsecuredValidatorCallbackHandler"),
     ],
 )
 def test_unsigned_tokens_are_taken_where_that_is_written_down(asked: dict[str, str]) -> None:
@@ -106,8 +110,20 @@ def test_unsigned_tokens_are_taken_where_that_is_written_down(asked: dict[str, s
 
 
 def test_a_class_of_ones_own_cannot_be_run() -> None:
-    own = {"sasl.server.callback.handler.class": "com.example.Handler"}
-    assert "a class of Java, which is not run" in refusal("OAUTHBEARER", own)
+    """It may keep people out: so nobody is let in without it, by whichever mechanism."""
+    for mechanism in ("OAUTHBEARER", "SCRAM-SHA-512", "PLAIN"):
+        own = handler(mechanism.lower(), "com.example.Handler") | jaas("plain", PLAIN)
+        assert "a class of Java, which is not run" in refusal(mechanism, own)
+    signed = handler("oauthbearer", f"{HANDLER}.OAuthBearerValidatorCallbackHandler")
+    url = {"sasl.oauthbearer.jwks.endpoint.url": "https://x/keys"}
+    assert parsed(sasl__enabled__mechanisms="OAUTHBEARER", **signed, **url).sasl
+
+
+def test_a_class_without_the_mechanisms_prefix_is_no_listeners() -> None:
+    unsigned = {
+        "sasl.server.callback.handler.class": f"{HANDLER}.OAuthBearerUnsecuredValidatorCallbackHandler"
+    }
+    assert "the keys of tokens are missing" in refusal("OAUTHBEARER", unsigned)
 
 
 BROKERS = {

@@ -53,12 +53,13 @@ def handle(
 ) -> Slices[Reply | OffsetCommitResponse | Awaitable[OffsetCommitResponse]]:
     refused: Refused = {}
     accepted: Accepted = []
-    is_allowed = may(broker, context, READ_GROUP, request.group_id)
+    if not may(broker, context, READ_GROUP, request.group_id):
+        return (yield from _denied(request))
     for asked in request.topics:
         yield
         topic = find_topic(broker.image, context.version, asked)
         answer = _topic(asked)
-        why_not = _why_not(broker, context, asked, topic) if is_allowed else READ_GROUP.error
+        why_not = _why_not(broker, context, asked, topic)
         for number, partition in enumerate(asked.partitions):
             if number % ELEMENTS_PER_PAUSE == 0:
                 yield
@@ -76,6 +77,18 @@ def handle(
         return _in_steps(broker, context, request, refused, accepted, offsets)
     reply = _write(broker, _commit(context.version, request, offsets))
     return reply.map(lambda errors: _response(refused, accepted, errors))
+
+
+def _denied(request: Request) -> Slices[OffsetCommitResponse]:
+    topics = []
+    for asked in request.topics:
+        yield
+        topics.append(_topic(asked))
+        for number, partition in enumerate(asked.partitions):
+            if number % ELEMENTS_PER_PAUSE == 0:
+                yield
+            topics[-1].partitions.append(PartitionError(partition.partition_index, READ_GROUP.error))
+    return OffsetCommitResponse(tuple(topics))
 
 
 def _why_not(

@@ -227,7 +227,9 @@ class Connection(Outgoing):
 
     @property
     def is_receiving(self) -> bool:
-        """Whether it is up to the client that no more comes."""
+        """Whether it is up to the client that no more comes: also by what it has used of its quotas."""
+        if self._waits & MUTED and self._partial is not None:
+            return len(self._partial) > PRIVATE_BUFFER_BYTES_MIN
         return not self._is_paused
 
     def on_room(self) -> None:

@@ -518,6 +518,25 @@ def test_a_frame_that_arrives_slowly_gives_way_to_those_who_wait() -> None:
     assert len(other.seen) == 1 and server.intake.bytes_held == 0
 
 
+def test_the_room_of_a_muted_connection_is_for_those_who_wait() -> None:
+    """Over its quota, it would hold the half of a large frame for as long as it is muted."""
+    muted, other = peers(2, bytes_max=100_000)
+    server = muted.server
+    muted.stream.give(*pieces(LARGE[:200_000]))
+    muted.connection.mute(600.0)
+    muted_timer = server.later.pop()
+    other.stream.give(*pieces(LARGE))
+    server.now_s += limits.FRAME_S_MAX + 1
+    server.later.append(muted_timer)
+    server.later.pop(0)()
+    assert not muted.stream.is_open and other.stream.is_open
+    assert muted_timer not in server.later
+    server.turn()
+    while other.stream.readable and other.stream.incoming:
+        other.stream.readable()
+    assert len(other.seen) == 1 and server.intake.bytes_held == 0
+
+
 def test_a_request_that_is_kept_counts_until_it_is_answered_or_its_client_gone() -> None:
     peer = Peer()
     slot = peer.connection.park(held_bytes=1000)

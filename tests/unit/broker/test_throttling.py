@@ -485,6 +485,25 @@ def test_connections_come_at_the_rate_of_the_broker(stage: Stage) -> None:
     run(stage, scene)
 
 
+def test_the_rate_of_new_connections_changes_while_the_broker_runs(stage: Stage) -> None:
+    async def set_rate(rate: str) -> None:
+        config = SimpleNamespace(name="max.connection.creation.rate", config_operation=0, value=rate)
+        resource = SimpleNamespace(resource_type=4, resource_name="", configs=(config,))
+        admin = await stage.client("admin")
+        answer = await admin.ask("IncrementalAlterConfigs", resources=(resource,), validate_only=False)
+        assert answer.responses[0].error_code is ErrorCode.none
+
+    async def scene() -> None:
+        await stage.start()
+        assert stage.broker._server.rates is None
+        await set_rate("2")
+        assert await all_are_served_in_s(stage, 40) > 8
+        await set_rate("1000")
+        assert await all_are_served_in_s(stage, 40) < 5
+
+    run(stage, scene)
+
+
 @pytest.mark.parametrize(("port", "is_slow"), [(9092, True), (9094, False)])
 def test_connections_come_at_the_rate_of_their_listener(stage: Stage, port: int, is_slow: bool) -> None:
     async def scene() -> None:

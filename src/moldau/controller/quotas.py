@@ -111,7 +111,7 @@ def _altered(
         if value is None:
             values.pop(name, None)
         else:
-            _check_value(keys, name, value)
+            check_value(keys, name, value)
             values[name] = value_text(value)
     return values
 
@@ -147,7 +147,8 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _check_value(keys: Mapping[str, str], name: str, value: float) -> None:
+def check_value(keys: Mapping[str, str], name: str, value: float) -> None:
+    """KafkaError where an entity that may have quotas of these keys cannot have this one."""
     type_ = keys.get(name)
     if type_ is None:
         raise _refused(f"Invalid configuration key {name}")

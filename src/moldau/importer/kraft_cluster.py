@@ -22,6 +22,7 @@ from moldau.importer.kraft_records import (
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    QuotaRecord,
     RegisterBrokerRecord,
     RemoveScramRecord,
     RemoveTopicRecord,
@@ -62,6 +63,8 @@ class KafkaCluster:
         """What Moldau has no place for, by kind."""
         self.users: dict[str, dict[int, ScramRecord]] = {}
         """With their SCRAM credentials by mechanism."""
+        self.quotas: dict[tuple[tuple[str, str | None], ...], dict[str, float]] = {}
+        """By entity: its types with their names, None for the default."""
         self._topics: dict[UUID, KafkaTopic] = {}
         self._transaction: list[Entry] | None = None
 
@@ -129,6 +132,8 @@ class KafkaCluster:
                 self.users.setdefault(record.user, {})[record.mechanism] = record
             case RemoveScramRecord():
                 self._remove_credential(record)
+            case QuotaRecord():
+                self._change_quota(record)
             case LeftOut():
                 self._count(record)
 
@@ -169,6 +174,13 @@ class KafkaCluster:
         own.pop(record.mechanism, None)
         if not own:
             self.users.pop(record.user, None)
+
+    def _change_quota(self, record: QuotaRecord) -> None:
+        own = self.quotas.setdefault(tuple(sorted(record.entity)), {})
+        if record.removed:
+            own.pop(record.key, None)
+        else:
+            own[record.key] = record.value
 
     def _count(self, record: LeftOut) -> None:
         held = self.left_out.setdefault(record.kind, set())

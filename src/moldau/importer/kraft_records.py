@@ -2,7 +2,7 @@
 
 A record is a frame version, a type and a version, each an unsigned varint, and then a message in Kafka's flexible
 encoding. Types that say nothing about topics, configurations, brokers or producer ids are passed over; types that
-Moldau has no place for (ACLs, quotas, tokens) become `LeftOut`, so that the person can be told. A type or
+Moldau has no place for (ACLs, tokens) become `LeftOut`, so that the person can be told. A type or
 version that Kafka 4.3 does not know is refused: what it changes cannot be guessed.
 """
 
@@ -19,7 +19,7 @@ from moldau.wire.primitives import WireError, read_uvarint
 FRAME_VERSION = 1
 NO_LEADER_CHANGE = -2
 
-_INT8, _INT16, _INT32, _INT64 = (Struct(">" + code) for code in "bhiq")
+_INT8, _INT16, _INT32, _INT64, _FLOAT64 = (Struct(">" + code) for code in "bhiqd")
 
 
 class BadRecord(ValueError):
@@ -114,6 +114,15 @@ class RemoveScramRecord(NamedTuple):
     mechanism: int
 
 
+class QuotaRecord(NamedTuple):
+    """One limit of a client quota entity: its types with their names, None for the default."""
+
+    entity: tuple[tuple[str, str | None], ...]
+    key: str
+    value: float
+    removed: bool
+
+
 class LeftOut(NamedTuple):
     """Something that Moldau has no place for is there from now on, or gone."""
 
@@ -137,6 +146,7 @@ MetadataRecord = (
     | AbortTransactionRecord
     | ScramRecord
     | RemoveScramRecord
+    | QuotaRecord
     | LeftOut
 )
 
@@ -356,14 +366,14 @@ def _read_remove_token(reader: _Reader, _version: int) -> LeftOut:
     return LeftOut("delegation token", reader.string(), removed=True)
 
 
-def _read_quota(reader: _Reader, _version: int) -> LeftOut:
-    entity = []
+def _read_quota(reader: _Reader, _version: int) -> QuotaRecord:
+    entity: list[tuple[str, str | None]] = []
     for _ in range(reader.length()):
         entity.append((reader.string(), reader.optional_string()))
         reader.tagged()
     key = reader.string()
-    reader.raw(8)  # the limit
-    return LeftOut("client quota", (tuple(entity), key), removed=bool(reader.int8()))
+    (value,) = _FLOAT64.unpack(reader.raw(8))
+    return QuotaRecord(tuple(entity), key, value, bool(reader.int8()))
 
 
 class _Type(NamedTuple):

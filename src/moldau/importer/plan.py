@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from moldau.base.errors import KafkaError
 from moldau.config.broker import BrokerConfig
 from moldau.config.key import ConfigError
 from moldau.config.topic import check_topic_overrides, topic_config
+from moldau.controller.quotas import check_entity, check_value
 from moldau.controller.rules import MIN_ISR
 from moldau.controller.users import MECHANISM_NUMBERS
 from moldau.importer.kraft_cluster import KafkaTopic
@@ -25,6 +27,7 @@ from moldau.metadata.records import (
     ResourceType,
     TopicCreated,
 )
+from moldau.security.quotas import entity_key, shown_entity, value_text
 from moldau.security.sasl.credentials import Credential, Mechanism
 
 NOTED_NAMES_MAX = 3
@@ -72,6 +75,7 @@ def plan_import(source: Source, now_ms: int) -> Plan:
         if resource.type is not ResourceType.TOPIC and configs:
             plan.records.append(ConfigChanged(resource, configs))
     plan.records.extend(_users(source, plan.notes))
+    plan.records.extend(_quotas(source, plan.notes))
     plan.notes.extend(_notes(source))
     plan.notes.extend(_old_records(plan, now_ms))
     return plan
@@ -92,6 +96,20 @@ def _users(source: Source, notes: list[str]) -> Iterator[ConfigChanged]:
             credentials[mechanism.title] = Credential(mechanism, *keys, record.iterations).text
         if credentials:
             yield ConfigChanged(ConfigResource(ResourceType.USER, user), credentials)
+
+
+def _quotas(source: Source, notes: list[str]) -> Iterator[ConfigChanged]:
+    for parts, values in sorted(source.cluster.quotas.items(), key=repr):
+        entity = dict(parts)
+        kept = {}
+        for key, value in sorted(values.items()):
+            try:
+                check_value(check_entity(entity), key, value)
+                kept[key] = value_text(value)
+            except KafkaError as error:
+                notes.append(f"A quota of {shown_entity(entity)} is not taken over: {error}")
+        if kept:
+            yield ConfigChanged(ConfigResource(ResourceType.CLIENT_QUOTA, entity_key(entity)), kept)
 
 
 def _with_one_min_isr(source: Source, notes: list[str]) -> Configs:
@@ -194,5 +212,4 @@ _DEFAULTS = BrokerConfig.parse({})
 _WHY = {
     "ACL": "Make them anew with `moldau acl`.",
     "delegation token": "Moldau has none.",
-    "client quota": "Make them anew with `moldau quota`.",
 }

@@ -225,7 +225,7 @@ def test_programs_get_one_document(node: Path, tmp_path: Path, capsys: pytest.Ca
     (orders,) = (topic for topic in told["topics"] if topic["name"] == "orders")
     assert (orders["partitions"], orders["offsets"], orders["internal"]) == (2, 25, False)
     assert len(orders["id"]) == 22
-    assert any("client quota" in note for note in told["notes"])
+    assert any("ACL" in note for note in told["notes"])
     assert moldau("user", "list", "--data", data, "--json") == Exit.OK
     assert json.loads(capsys.readouterr().out) == [{"user": "al", "mechanisms": ["SCRAM-SHA-256"]}]
 

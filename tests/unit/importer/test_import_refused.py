@@ -290,8 +290,27 @@ def test_folders_of_no_topic_are_told(node: Path) -> None:
 def test_what_moldau_has_no_place_for_is_told(node: Path) -> None:
     told = "\n".join(plan_import(look(node), NOW_MS).notes)
     assert "1 ACL is not taken over" in told
-    assert "1 client quota is not taken over" in told
     assert "transaction" not in told  # those of payments have ended
+
+
+def test_quotas_are_taken_over_as_far_as_moldau_has_them(node: Path) -> None:
+    source = look(node)
+    source.cluster.quotas[("ip", "kafka.example.com"),] = {"connection_creation_rate": 5.0}
+    plan = plan_import(source, NOW_MS)
+    (record,) = (
+        record
+        for record in plan.records
+        if isinstance(record, ConfigChanged) and record.resource.type is ResourceType.CLIENT_QUOTA
+    )
+    assert (record.resource.name, record.configs) == (
+        '{"client-id":"c1"}',
+        {"producer_byte_rate": "1000.0"},
+    )
+    (note,) = (note for note in plan.notes if "quota" in note)
+    assert note == (
+        "A quota of ip kafka.example.com is not taken over: "
+        "kafka.example.com is not a valid IP or resolvable host."
+    )
 
 
 def test_users_keep_their_passwords(node: Path) -> None:

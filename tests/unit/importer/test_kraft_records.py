@@ -82,7 +82,7 @@ def expected(type_: str, data: dict[str, Any]) -> kraft.MetadataRecord | None:
             return kraft.RemoveScramRecord(data["name"], data["mechanism"])
         case "CLIENT_QUOTA_RECORD":
             entity = tuple((part["entityType"], part["entityName"]) for part in data["entity"])
-            return kraft.LeftOut("client quota", (entity, data["key"]), data["remove"])
+            return kraft.QuotaRecord(entity, data["key"], data["value"], data["remove"])
     assert type_ in PASSED_OVER, type_
     return None
 

@@ -34,7 +34,7 @@ from moldau.cli.cert_files import (
     write_all,
 )
 from moldau.cli.complete import files, folders
-from moldau.cli.errors import CliError, not_found, usage
+from moldau.cli.errors import CliError, Exit, not_found, usage
 from moldau.cli.help import Group
 from moldau.cli.options import Whole, json_option
 from moldau.cli.output import Column, dim, note, print_json, print_table, say
@@ -43,7 +43,7 @@ from moldau.cli.private_files import PRIVATE_FILE, PUBLIC_FILE
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
-    from moldau.security.certificates import Description, Role
+    from moldau.security.certificates import Contents, Description, Role
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 DAYS_MAX = 36500
@@ -245,18 +245,23 @@ def renew(
 # All in ./certs
 moldau certs show
 moldau certs show /etc/moldau/certs/kafka1.example.com.pem
+# What a listener shows to its clients
+moldau certs show localhost:9093
 """
 )
-@click.argument("paths", nargs=-1, metavar="[FILE...]", shell_complete=files)
+@click.argument("paths", nargs=-1, metavar="[FILE|HOST:PORT...]", shell_complete=files)
 @folder_option
 @click.option(
     "--password-file", metavar="FILE", shell_complete=files, help="The password of a PKCS#12 store."
 )
 @json_option()
 def show(paths: tuple[str, ...], folder: str, password_file: str | None, as_json: bool) -> None:
-    """Show who certificates are for, under which names, and until when."""
+    """Show who certificates are for, under which names, and until when.
+
+    With HOST:PORT it is the certificate of a listener with TLS, which is looked at and trusted with nothing.
+    """
     password = password_of(password_file)
-    found = [(path, contents_of(path, password)) for path in paths or in_the(folder)]
+    found = [(path, contents_at(path, password)) for path in paths or in_the(folder)]
     if as_json:
         print_json(
             [
@@ -408,6 +413,25 @@ def in_the(folder: str) -> list[str]:
         for path in found
         if path.endswith((".crt", ".pem")) or os.path.splitext(path)[0] + ".pem" not in found
     ]
+
+
+def contents_at(place: str, password: bytes | None) -> Contents:
+    """Of a file, or of a listener where there is no such file."""
+    host, colon, port = place.rpartition(":")
+    if os.path.exists(place) or not (host and colon and port.isdigit()):
+        return contents_of(place, password)
+    from moldau.cli.client import reason_of
+    from moldau.cli.doctor_security import certificate_of
+    from moldau.security.certificates import Contents
+
+    try:
+        found = certificate_of(host.strip("[]"), int(port))
+    except (OSError, OverflowError) as error:
+        reason = reason_of(error) if isinstance(error, OSError) else "there is no such port"
+        raise CliError(f"{place} cannot be reached: {reason}.", code=Exit.UNREACHABLE) from error
+    if found is None:
+        raise CliError(f"{place} does not speak TLS.")
+    return Contents((found,), None)
 
 
 def asked_password(what: str) -> bytes:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import ssl
 import stat
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -169,3 +172,26 @@ def test_a_user_is_no_path(user: str) -> None:
     called("authority")
     called("client", user)
     assert len(os.listdir("certs")) == 3
+
+
+def test_show_looks_at_a_listener_too(capsys: pytest.CaptureFixture[str]) -> None:
+    called("authority")
+    called("broker", "localhost", "127.0.0.1")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain("certs/localhost.pem")
+
+    def serve(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with connection, context.wrap_socket(connection, server_side=True):
+            pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve, args=(listening,))
+        thread.start()
+        place = f"127.0.0.1:{listening.getsockname()[1]}"
+        (shown,) = document(capsys, "show", place)
+        thread.join(10)
+    assert shown["file"] == place and not shown["has_key"]
+    assert shown["certificates"][0]["names"] == ["localhost", "127.0.0.1"]
+    called("show", place, code=Exit.UNREACHABLE)
+    assert f"{place} cannot be reached: nothing listens there." in capsys.readouterr().err

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
+
+from moldau.cli.data_folder import cannot_start
 
 if TYPE_CHECKING:
     from moldau.broker.node import Broker
@@ -27,7 +30,8 @@ class FirstUser(NamedTuple):
 
 
 async def see_to_first_user(broker: Broker, user: FirstUser) -> None:
-    """OSError where the password cannot be read."""
+    """CliError where it is refused."""
+    from moldau.base.errors import KafkaError
     from moldau.metadata.records import ResourceType
 
     with open(user.password_file, encoding="utf-8") as file:
@@ -35,8 +39,12 @@ async def see_to_first_user(broker: Broker, user: FirstUser) -> None:
     while len(broker.image.configs_of(ResourceType.USER).get(user.name, {})) < MECHANISMS:
         controller = broker.active_controller
         if controller is not None:
-            for upsertion in upsertions(user.name, password):  # a user once in a request, as in Kafka
-                await controller.alter_users((), (upsertion,))
+            with suppress(KafkaError):  # it is not the controller any more: another is, or it is asked again
+                for upsertion in upsertions(user.name, password):  # a user once in a request, as in Kafka
+                    (outcome,) = await controller.alter_users((), (upsertion,))
+                    if outcome.error:
+                        reason = outcome.message or outcome.error.name
+                        raise cannot_start(f"The user {user.name} cannot be made: {reason}.", "")
         await asyncio.sleep(PAUSE_S)
 
 

@@ -92,6 +92,9 @@ def test_quotas_are_set_listed_and_removed(cluster: Cluster) -> None:
     )
     done = json.loads(run(cluster, "remove", "--user", "alice", "--json"))
     assert done == {"entity": {"user": "alice"}, "quotas": ["producer_byte_rate"], "status": "removed"}
+    warned = call(cluster, "set", "--user", "bob", "consumer_byte_rate=10KB", "--dry-run").stderr
+    assert "A batch of more than 97.7 KiB is never read" in warned
+    assert not call(cluster, "set", "--user", "bob", "consumer_byte_rate=1MB", "--dry-run").stderr
     run(cluster, "set", "--user", "bob", "producer_byte_rate=1MB", "--dry-run")
     assert listed(cluster, "--user", "bob") == []
 

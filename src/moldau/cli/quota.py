@@ -32,6 +32,8 @@ KEYS = (*USER_KEYS, *IP_KEYS)
 BYTES = (PRODUCE, FETCH)
 UNITS = {REQUEST: "%", MUTATION: "partitions/s", CONNECTION: "connections/s"}
 PARTS = (("user", USER), ("client-id", CLIENT_ID), ("ip", IP))
+LARGEST_BATCH_BYTES, WINDOW_S = 1_048_588, 10
+"""message.max.bytes, and over how long a quota is measured at least: the brokers' defaults."""
 _SCALES = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "KI": 1024, "MI": 1024**2, "GI": 1024**3}
 _BYTES = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(|[KMG]I?)B?(?:/S)?", re.IGNORECASE)
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
@@ -144,6 +146,8 @@ def set_quotas(pairs: tuple[str, ...], entity: Entity, dry_run: bool, target: Ta
         return
     told = ", ".join(f"{key} {shown(key, value)}" for key, value in values.items())
     say(f"{shown_entity(entity)}: {good('could be set' if dry_run else 'set')}: {told}")
+    if (most := values.get(FETCH, LARGEST_BATCH_BYTES) * WINDOW_S) < LARGEST_BATCH_BYTES:
+        note(f"A batch of more than {human_bytes(most)} is never read with that; producers may send 1 MB.")
 
 
 @command.command(

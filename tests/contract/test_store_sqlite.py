@@ -300,6 +300,23 @@ def test_a_file_of_the_first_format_is_taken_over(tmp_path: Path) -> None:
     play(scene)
 
 
+def test_the_file_and_those_beside_it_are_for_their_own_user_alone(tmp_path: Path) -> None:
+    """They have passwords, and keys of users. One that is there already keeps its permissions."""
+    path, shared = tmp_path / "store", tmp_path / "shared"
+    shared.touch()
+    shared.chmod(0o640)
+
+    async def scene(runtime: Runtime) -> None:
+        for each in (path, shared):
+            store = await SqliteStore.open(runtime.tasks, str(each))
+            await store.multi([Create("/a", b"secret")])
+            modes = {file.stat().st_mode & 0o777 for file in tmp_path.glob(f"{each.name}*") if file.is_file()}
+            assert modes == {0o600 if each is path else 0o640}
+            await store.close()
+
+    play(scene)
+
+
 def test_a_file_of_a_later_format_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with contextlib.closing(sqlite3.connect(path)) as file:

@@ -9,7 +9,15 @@ import click
 from moldau.cli.complete import broker_pairs, files
 from moldau.cli.data_folder import STORE_FILE, prepare_folder, refuse_foreign_broker
 from moldau.cli.help import Command
-from moldau.cli.launch import Launch, log_options, read_config, run_broker, store_option, store_url
+from moldau.cli.launch import (
+    Launch,
+    configured_store,
+    log_options,
+    read_config,
+    run_broker,
+    store_option,
+    store_url,
+)
 from moldau.cli.options import json_option, parse_pairs, set_option
 
 
@@ -55,7 +63,7 @@ def command(
     config, remarks = read_config({}, path, parse_pairs(settings, "--set"))
     option = "log.dirs"
     default_store = os.path.join(config.log_dir, STORE_FILE)
-    url = store_url(store or config["moldau.store"], default_store)
+    url = store_url(store or configured_store(config), default_store)
     refuse_foreign_broker(config.log_dir, option)
     if url == store_url("", default_store) or len(config.log_dirs) == 1:
         prepare_folder(config.log_dir, option)  # else the broker can do without one of its folders

@@ -30,6 +30,7 @@ from moldau.cli.own_way import OwnWay, address_here
 if TYPE_CHECKING:
     from moldau.broker.node import Broker
     from moldau.config.broker import BrokerConfig
+    from moldau.config.key import Password
     from moldau.runtime.ports import Address, Runtime
     from moldau.store.port import Store
 
@@ -149,6 +150,11 @@ def wrong_config(reason: str) -> CliError:
 
 def sentence_case(text: str) -> str:
     return text[:1].upper() + text[1:]
+
+
+def configured_store(config: BrokerConfig) -> str:
+    found: Password | None = config["moldau.store"]
+    return "" if found is None else found.reveal()
 
 
 def store_url(url: str, default_path: str) -> str:

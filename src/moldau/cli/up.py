@@ -24,7 +24,15 @@ from moldau.cli.data_folder import (
 from moldau.cli.errors import Exit, usage
 from moldau.cli.first_user import FirstUser
 from moldau.cli.help import Command
-from moldau.cli.launch import Launch, log_options, read_config, run_broker, store_option, store_url
+from moldau.cli.launch import (
+    Launch,
+    configured_store,
+    log_options,
+    read_config,
+    run_broker,
+    store_option,
+    store_url,
+)
 from moldau.cli.logging_setup import set_up_logging
 from moldau.cli.min_isr import wanted_of
 from moldau.cli.options import Whole, json_option, parse_pairs, set_option
@@ -212,7 +220,7 @@ def run_one(
     config, remarks = read_config(defaults, None, options)
     prepare_folder(folder, "--data")
     prepare_folder(broker_folder(folder, broker_id), "--data")
-    url = store_url(store or config["moldau.store"], os.path.join(folder, STORE_FILE))
+    url = store_url(store or configured_store(config), os.path.join(folder, STORE_FILE))
     wanted = wanted_of(options, before=1, brokers=1)
     remarks = (*remarks, *remarks_on_reach(config, url), *remarks_on_security(folder, security))
     user, tell = security or (None, None)
@@ -246,7 +254,7 @@ def run_several(
 
     defaults = settings_for(number) | {"node.id": "1", "log.dirs": folder}
     base, remarks = read_config(defaults, None, options)
-    url = store_url(store or base["moldau.store"], os.path.join(folder, STORE_FILE))
+    url = store_url(store or configured_store(base), os.path.join(folder, STORE_FILE))
     log_format = "json" if how.as_json else how.log_format
     user, tell = security or (None, None)
     ports = FreePorts()

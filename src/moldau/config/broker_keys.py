@@ -445,10 +445,11 @@ OWN = (
     ),
     _key(
         "moldau.store",
-        Type.STRING,
-        "",
+        Type.PASSWORD,
         None,
-        "The cluster store: `sqlite:PATH`; empty is a file in the data folder.",
+        None,
+        "The cluster store: `sqlite:PATH`, or `zookeeper:HOST:PORT,.../CHROOT`, which may have a password; where it is "
+        "not set, a file in the data folder.",
         importance="high",
     ),
 )

@@ -174,7 +174,10 @@ def parent_of(path: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name as one part of a path: letters, digits and `._-` as they are, all else as %XX."""
+    """A name as one part of a path: letters, digits and `._-` as they are, all else as %XX. `.` and `..` would be other
+    folders."""
+    if name in (".", ".."):
+        return "%2E" * len(name)
     if name.isascii() and name.replace("_", "a").replace("-", "a").replace(".", "a").isalnum():
         return name
     return "".join(_quoted_letter(byte) for byte in name.encode())

@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 
 from moldau.cli.errors import CliError, Exit
-from moldau.cli.launch import Launch, explain_start, read_config, stop_or_leave, store_url
+from moldau.cli.launch import (
+    Launch,
+    configured_store,
+    explain_start,
+    read_config,
+    stop_or_leave,
+    store_url,
+)
+from moldau.config.broker import BrokerConfig
+from moldau.config.describe import describe_broker
 
 DEFAULTS = {"node.id": "1", "num.partitions": "2"}
 
@@ -88,6 +97,16 @@ def test_a_file_that_cannot_be_read_is_said_so(tmp_path: Path) -> None:
     (tmp_path / "image.properties").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(CliError, match="not a text file"):
         read_config({}, str(tmp_path / "image.properties"), {})
+
+
+def test_the_store_of_a_configuration_may_have_a_password_and_is_never_shown() -> None:
+    url = "zookeeper:moldau:s3cret@localhost:2181/chroot?tls=true&key-password=k3y"
+    config = BrokerConfig.parse({"log.dirs": "/x", "moldau.store": url})
+    assert configured_store(config) == url
+    (entry,) = (entry for entry in describe_broker(config) if entry.name == "moldau.store")
+    assert entry.is_sensitive and "s3cret" not in repr(entry) and "k3y" not in repr(entry)
+    assert "s3cret" not in repr(config["moldau.store"])
+    assert configured_store(BrokerConfig.parse({"log.dirs": "/x"})) == ""
 
 
 def test_a_store_is_a_file_or_an_ensemble() -> None:

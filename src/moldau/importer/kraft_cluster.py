@@ -14,6 +14,7 @@ from uuid import UUID
 from moldau.importer.kraft_log import BadMetadata, Entry, Voters
 from moldau.importer.kraft_records import (
     AbortTransactionRecord,
+    AclRecord,
     BeginTransactionRecord,
     ConfigRecord,
     EndTransactionRecord,
@@ -24,6 +25,7 @@ from moldau.importer.kraft_records import (
     ProducerIdsRecord,
     QuotaRecord,
     RegisterBrokerRecord,
+    RemoveAclRecord,
     RemoveScramRecord,
     RemoveTopicRecord,
     ScramRecord,
@@ -65,6 +67,7 @@ class KafkaCluster:
         """With their SCRAM credentials by mechanism."""
         self.quotas: dict[tuple[tuple[str, str | None], ...], dict[str, float]] = {}
         """By entity: its types with their names, None for the default."""
+        self.acls: dict[UUID, AclRecord] = {}
         self._topics: dict[UUID, KafkaTopic] = {}
         self._transaction: list[Entry] | None = None
 
@@ -134,6 +137,10 @@ class KafkaCluster:
                 self._remove_credential(record)
             case QuotaRecord():
                 self._change_quota(record)
+            case AclRecord():
+                self.acls[record.id] = record
+            case RemoveAclRecord():
+                self.acls.pop(record.id, None)
             case LeftOut():
                 self._count(record)
 

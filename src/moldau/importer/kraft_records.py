@@ -2,7 +2,7 @@
 
 A record is a frame version, a type and a version, each an unsigned varint, and then a message in Kafka's flexible
 encoding. Types that say nothing about topics, configurations, brokers or producer ids are passed over; types that
-Moldau has no place for (ACLs, tokens) become `LeftOut`, so that the person can be told. A type or
+Moldau has no place for (tokens) become `LeftOut`, so that the person can be told. A type or
 version that Kafka 4.3 does not know is refused: what it changes cannot be guessed.
 """
 
@@ -123,6 +123,23 @@ class QuotaRecord(NamedTuple):
     removed: bool
 
 
+class AclRecord(NamedTuple):
+    """An ACL, with Kafka's numbers."""
+
+    id: UUID
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
+
+
+class RemoveAclRecord(NamedTuple):
+    id: UUID
+
+
 class LeftOut(NamedTuple):
     """Something that Moldau has no place for is there from now on, or gone."""
 
@@ -147,6 +164,8 @@ MetadataRecord = (
     | ScramRecord
     | RemoveScramRecord
     | QuotaRecord
+    | AclRecord
+    | RemoveAclRecord
     | LeftOut
 )
 
@@ -330,18 +349,14 @@ def _read_abort(_reader: _Reader, _version: int) -> AbortTransactionRecord:
     return AbortTransactionRecord()
 
 
-def _read_acl(reader: _Reader, _version: int) -> LeftOut:
-    acl_id = reader.uuid()
-    reader.int8()  # resource type
-    reader.string()
-    reader.int8()  # pattern type
-    reader.string(), reader.string()  # principal, host
-    reader.raw(2)  # operation, permission
-    return LeftOut("ACL", acl_id, removed=False)
+def _read_acl(reader: _Reader, _version: int) -> AclRecord:
+    acl_id, resource_type, name, pattern_type = reader.uuid(), reader.int8(), reader.string(), reader.int8()
+    principal, host = reader.string(), reader.string()
+    return AclRecord(acl_id, resource_type, name, pattern_type, principal, host, reader.int8(), reader.int8())
 
 
-def _read_remove_acl(reader: _Reader, _version: int) -> LeftOut:
-    return LeftOut("ACL", reader.uuid(), removed=True)
+def _read_remove_acl(reader: _Reader, _version: int) -> RemoveAclRecord:
+    return RemoveAclRecord(reader.uuid())
 
 
 def _read_scram(reader: _Reader, _version: int) -> ScramRecord:

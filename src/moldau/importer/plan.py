@@ -13,12 +13,14 @@ from moldau.base.errors import KafkaError
 from moldau.config.broker import BrokerConfig
 from moldau.config.key import ConfigError
 from moldau.config.topic import check_topic_overrides, topic_config
+from moldau.controller.acls import decide_create
 from moldau.controller.quotas import check_entity, check_value
 from moldau.controller.rules import MIN_ISR
 from moldau.controller.users import MECHANISM_NUMBERS
 from moldau.importer.kraft_cluster import KafkaTopic
 from moldau.importer.source import Source
 from moldau.importer.source_log import SourceLog
+from moldau.metadata.image import ClusterImage
 from moldau.metadata.records import (
     ConfigChanged,
     ConfigResource,
@@ -27,6 +29,8 @@ from moldau.metadata.records import (
     ResourceType,
     TopicCreated,
 )
+from moldau.runtime.line import whole
+from moldau.security.acls import Acl, Entry, Operation, Pattern, Permission, Resource
 from moldau.security.quotas import entity_key, shown_entity, value_text
 from moldau.security.sasl.credentials import Credential, Mechanism
 
@@ -76,6 +80,7 @@ def plan_import(source: Source, now_ms: int) -> Plan:
             plan.records.append(ConfigChanged(resource, configs))
     plan.records.extend(_users(source, plan.notes))
     plan.records.extend(_quotas(source, plan.notes))
+    plan.records.extend(_acls(source, plan.notes))
     plan.notes.extend(_notes(source))
     plan.notes.extend(_old_records(plan, now_ms))
     return plan
@@ -110,6 +115,27 @@ def _quotas(source: Source, notes: list[str]) -> Iterator[ConfigChanged]:
                 notes.append(f"A quota of {shown_entity(entity)} is not taken over: {error}")
         if kept:
             yield ConfigChanged(ConfigResource(ResourceType.CLIENT_QUOTA, entity_key(entity)), kept)
+
+
+def _acls(source: Source, notes: list[str]) -> list[ConfigChanged]:
+    """As a controller would make them: what it refuses is told."""
+    wanted: list[Acl] = []
+    for one in sorted(source.cluster.acls.values()):
+        try:
+            operation, permission = Operation(one.operation), Permission(one.permission_type)
+            entry = Entry(one.principal, one.host, operation, permission)
+            resource, pattern = Resource(one.resource_type), Pattern(one.pattern_type)
+        except ValueError:
+            notes.append(
+                f"An ACL of {one.principal} on {one.resource_name} is not taken over: Moldau does not know its kind."
+            )
+        else:
+            wanted.append(Acl(resource, pattern, one.resource_name, entry))
+    outcomes, records = whole(decide_create(ClusterImage(""), wanted))
+    for acl, refusal in zip(wanted, outcomes, strict=True):
+        if refusal is not None:
+            notes.append(f"An ACL is not taken over, {acl}: {refusal}")
+    return records
 
 
 def _with_one_min_isr(source: Source, notes: list[str]) -> Configs:
@@ -210,6 +236,5 @@ def _some(found: list[str]) -> str:
 
 _DEFAULTS = BrokerConfig.parse({})
 _WHY = {
-    "ACL": "Make them anew with `moldau acl`.",
     "delegation token": "Moldau has none.",
 }

@@ -18,6 +18,7 @@ from moldau.importer.source import Source, survey
 from moldau.log.snapshots import read_snapshot, write_snapshot
 from moldau.metadata.records import ConfigChanged, ConfigResource, ResourceType
 from moldau.records.record import Record, build_batch
+from moldau.security.acls import entry_of, pattern_of
 from moldau.security.sasl.credentials import Credential, Mechanism
 
 from . import forge
@@ -288,9 +289,32 @@ def test_folders_of_no_topic_are_told(node: Path) -> None:
 
 
 def test_what_moldau_has_no_place_for_is_told(node: Path) -> None:
-    told = "\n".join(plan_import(look(node), NOW_MS).notes)
-    assert "1 ACL is not taken over" in told
+    source = look(node)
+    source.cluster.left_out["delegation token"] = {"one"}
+    told = "\n".join(plan_import(source, NOW_MS).notes)
+    assert "1 delegation token is not taken over" in told
     assert "transaction" not in told  # those of payments have ended
+
+
+def test_acls_are_taken_over_as_far_as_moldau_has_them(node: Path) -> None:
+    source = look(node)
+    ((acl_id, acl),) = source.cluster.acls.items()
+    source.cluster.acls = {
+        acl_id: acl,
+        UUID(int=1): acl._replace(id=UUID(int=1), resource_type=99),
+        UUID(int=2): acl._replace(id=UUID(int=2), principal="nobody"),
+    }
+    plan = plan_import(source, NOW_MS)
+    (record,) = (
+        record
+        for record in plan.records
+        if isinstance(record, ConfigChanged) and record.resource.type is ResourceType.ACLS
+    )
+    taken = pattern_of(record.resource.name)
+    assert (taken.name, taken.resource) == (acl.resource_name, acl.resource_type)
+    assert [entry_of(text).principal for text in record.configs] == [acl.principal]
+    notes = [note for note in plan.notes if "ACL" in note]
+    assert len(notes) == 2 and "Could not parse principal from `nobody`" in notes[1]
 
 
 def test_quotas_are_taken_over_as_far_as_moldau_has_them(node: Path) -> None:

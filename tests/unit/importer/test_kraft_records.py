@@ -73,8 +73,12 @@ def expected(type_: str, data: dict[str, Any]) -> kraft.MetadataRecord | None:
             return kraft.BeginTransactionRecord()
         case "END_TRANSACTION_RECORD":
             return kraft.EndTransactionRecord()
-        case "ACCESS_CONTROL_ENTRY_RECORD" | "REMOVE_ACCESS_CONTROL_ENTRY_RECORD":
-            return kraft.LeftOut("ACL", uuid("id"), type_.startswith("REMOVE"))
+        case "ACCESS_CONTROL_ENTRY_RECORD":
+            kind, pattern = data["resourceType"], data["patternType"]
+            rule = data["principal"], data["host"], data["operation"], data["permissionType"]
+            return kraft.AclRecord(uuid("id"), kind, data["resourceName"], pattern, *rule)
+        case "REMOVE_ACCESS_CONTROL_ENTRY_RECORD":
+            return kraft.RemoveAclRecord(uuid("id"))
         case "USER_SCRAM_CREDENTIAL_RECORD":
             keys = (b64decode(data[name]) for name in ("salt", "storedKey", "serverKey"))
             return kraft.ScramRecord(data["name"], data["mechanism"], *keys, data["iterations"])

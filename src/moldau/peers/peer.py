@@ -21,6 +21,7 @@ from moldau.base.limits import PEER_CALLERS_WAITING_MAX
 from moldau.peers.connection import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, PeerConnection
 from moldau.peers.errors import BadAnswer, Busy, Disconnected, UnsupportedVersion
 from moldau.runtime.ports import Address, Random, Runtime, Timer
+from moldau.runtime.tls import TlsEnded, TlsError
 from moldau.wire.apis import API_VERSIONS, APIS
 
 if TYPE_CHECKING:
@@ -228,7 +229,9 @@ class Peer:
             if connection is not None:
                 connection.close()
             self._connecting = None
-            self._on_failure(str(error))
+            self._on_failure(
+                str(error), is_flaw=isinstance(error, TlsError) and not isinstance(error, TlsEnded)
+            )
         except BaseException:  # cancelled
             if connection is not None:
                 connection.close()
@@ -283,9 +286,11 @@ class Peer:
             self._failures = 0
         self._back_off()
 
-    def _on_failure(self, reason: str) -> None:
+    def _on_failure(self, reason: str, *, is_flaw: bool = False) -> None:
+        """`is_flaw`: of certificates or settings, which does not pass by itself."""
         if not self._failures:
-            logger.info("%s cannot be connected: %s", self, reason)
+            level = logging.WARNING if is_flaw else logging.INFO
+            logger.log(level, "%s cannot be connected: %s", self, reason)
         self._back_off()
         self._refuse(reason)
         if self._waiting:

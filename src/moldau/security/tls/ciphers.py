@@ -32,10 +32,18 @@ _ENCRYPTIONS = {
     "AES_128_CBC_SHA": "AES128-SHA",
     "AES_256_CBC_SHA": "AES256-SHA",
 }
+_NOT_DEFINED = {
+    "ECDHE_ECDSA": ("AES_256_CBC_SHA256",),
+    "ECDHE_RSA": ("AES_256_CBC_SHA256",),
+    "DHE_RSA": ("AES_256_CBC_SHA384",),
+    "RSA": ("AES_256_CBC_SHA384", "CHACHA20_POLY1305_SHA256"),
+}
+"""By exchange: what no standard puts together with it."""
 OPENSSL_NAMES = {
     f"TLS_{exchange}_WITH_{encryption}": before + after
     for exchange, before in _EXCHANGES.items()
     for encryption, after in _ENCRYPTIONS.items()
+    if encryption not in _NOT_DEFINED[exchange]
 }
 
 

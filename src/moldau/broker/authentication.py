@@ -33,7 +33,7 @@ from moldau.base.limits import (
 )
 from moldau.broker.answers.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 from moldau.broker.connection import REQUEST_BYTES_MIN, Connection
-from moldau.broker.metrics.counters import Metrics
+from moldau.broker.metrics.counters import UNTIMED, Metrics
 from moldau.broker.seldom import Seldom
 from moldau.broker.slot import Answer, Slot
 from moldau.broker.token_keys import Fetch, TokenChecker
@@ -296,6 +296,7 @@ class Gate:
         """None, where another mechanism than before was asked for."""
 
     def __call__(self, connection: Connection, frame: memoryview) -> Answer | None:
+        connection.durations = UNTIMED
         self._frames += 1
         if self._frames > AUTHENTICATION_FRAMES_MAX:
             return self._leave(connection, "too many requests before it has said who it is")

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import pytest
 from certificates import CLIENT, SERVER, Authority, Issued
 from contract.streams import HERE, readable, receive, receive_to_the_end, send_all, writable
 from moldau.runtime.ports import Runtime, Stream
-from moldau.runtime.real import close_runtime, new_event_loop, real_runtime, tls_context
+from moldau.runtime.real import close_runtime, new_event_loop, real_runtime, tls_context, tls_turn
 from moldau.runtime.real.tls import RECEIVE_BYTES_MAX, RECORD_BYTES, RealTlsStream
 from moldau.runtime.real.tls_context import RealTlsContext
 from moldau.runtime.tls import ClientAuth, TlsContext, TlsError, TlsSettings, TlsSettingsError, TlsStream
@@ -683,6 +684,34 @@ def test_changes_of_keys_and_tiny_records_by_the_thousand_hold_up_nobody(
             secured.close()
         assert received == (count if inner == ONE_BYTE else 0)
         assert longest_s < 0.02
+
+    run(main)
+
+
+def test_streams_that_have_much_share_a_turn_and_none_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tls_turn, "RECORDS_PER_TURN", 100)
+
+    async def main(runtime: Runtime) -> None:
+        place = Place(runtime)
+        pairs = [await place.pair() for _ in range(10)]
+        for client, _ in pairs:
+            for _ in range(60):
+                client.send(b"x")
+        await runtime.tasks.sleep(0.1)
+        buffer = bytearray(1000)
+        assert [server.recv_into(buffer) for _, server in pairs] == [60, 60, *[4] * 8]
+        left = dict.fromkeys((server for _, server in pairs[2:]), 56)
+        done = asyncio.Event()
+
+        def on_readable(server: TlsStream) -> None:
+            with contextlib.suppress(BlockingIOError):
+                left[server] -= server.recv_into(buffer)
+            if not any(left.values()):
+                done.set()
+
+        for server in left:
+            server.watch_readable(partial(on_readable, server))
+        await asyncio.wait_for(done.wait(), PATIENCE_S)
 
     run(main)
 

@@ -31,12 +31,12 @@ from typing import Any, cast
 from moldau.runtime.ports import Address, Buffer, File
 from moldau.runtime.real.tls_context import RealTlsContext
 from moldau.runtime.real.tls_errors import as_connection_error, as_tls_error
+from moldau.runtime.real.tls_turn import Turn
 from moldau.runtime.tls import TlsEnded, TlsError
 
 RECORD_BYTES = 16 * 1024
 RECEIVE_BYTES_MAX = 256 * 1024
-RECORDS_MAX = 64
-"""Decrypted in one call: some 0.3 ms. Small records take as long as larger ones."""
+"""Decrypted in one call: some 0.3 ms."""
 RAW_BYTES_MAX = 32 * 1024
 """Received at once, and held for a connection until it is decrypted."""
 SEND_BYTES_MAX = 256 * 1024
@@ -47,8 +47,6 @@ STEPS_AT_ONCE = 2
 STEPS_MAX = 32
 """Of one handshake: an honest one has three, unless its network cuts records short."""
 RECORDS_PER_STEP = 16
-LOOKS_PER_TURN = 64
-"""Handshakes that are received from in one turn of the loop: thousands may begin at the same time."""
 HANDSHAKE = 22
 HEAD_BYTES = 5
 RECORD_TYPES = range(20, 24)
@@ -73,26 +71,15 @@ Step = tuple[Next, OSError | None]
 class Handshakes:
     """The steps that are due, over all streams of a process's loop: STEPS_AT_ONCE in threads, the others in line."""
 
-    __slots__ = ("_in_thread", "_looks", "_loop", "_ready", "_running")
+    __slots__ = ("_in_thread", "_ready", "_running", "turn")
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, in_thread: Callable[..., asyncio.Future[Any]]
     ) -> None:
-        self._loop = loop
-        self._looks = 0
+        self.turn = Turn(loop)
         self._in_thread = in_thread
         self._ready: deque[RealTlsStream] = deque()
         self._running = 0
-
-    def may_look(self) -> bool:
-        """Whether another one may be received from in this turn of the loop; else it is called again in the next."""
-        if not self._looks:
-            self._loop.call_soon(self._begin_turn)
-        self._looks += 1
-        return self._looks <= LOOKS_PER_TURN
-
-    def _begin_turn(self) -> None:
-        self._looks = 0
 
     def submit(self, stream: RealTlsStream) -> None:
         self._ready.append(stream)
@@ -203,7 +190,7 @@ class RealTlsStream:
 
     def _receive_step(self) -> None:
         """Begin a step if a whole record is there."""
-        if not self._handshakes.may_look():
+        if not self._handshakes.turn.may_look():
             return
         try:
             self._receive()
@@ -377,9 +364,11 @@ class RealTlsStream:
         view = memoryview(buffer)
         length = min(len(view), RECEIVE_BYTES_MAX)
         filled = records = 0
+        turn = self._handshakes.turn
+        records_max = turn.records_max()
         is_dry = False
         try:
-            while filled < length and records < RECORDS_MAX:
+            while filled < length and records < records_max:
                 if not (tls.pending() or self._incoming.pending) and not self._feed_one():
                     if self._is_ended:
                         break
@@ -399,6 +388,7 @@ class RealTlsStream:
             self._failure = self._failure or as_connection_error(error)
             if not filled:
                 raise self._failure from None
+        turn.spend(records)
         if self._outgoing.pending:
             with suppress(OSError):
                 self._flush()

@@ -12,10 +12,12 @@ The answer to Kafka's ProducerConfig, ConsumerConfig, SslConfigs and SaslConfigs
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Literal
+
+from moldau.config.jaas import parse_jaas
+from moldau.config.key import ConfigError
 
 LOG = logging.getLogger(__name__)
 
@@ -239,10 +241,6 @@ def _store_type(value: str, options: Mapping[str, str], role: Role) -> Config:
     return {}  # read where the store's location is
 
 
-JAAS = re.compile(
-    r"^\s*(?P<module>[\w.$]+)\s+\w+(?P<settings>(?:\s+[\w.]+=(?:\"[^\"]*\"|'[^']*'|[^\s;]+))*)\s*;?\s*$"
-)
-JAAS_SETTING = re.compile(r"([\w.]+)=(?:\"([^\"]*)\"|'([^']*)'|([^\s;]+))")
 JAAS_NAMES = {
     "PlainLoginModule": {"username": "sasl.username", "password": "sasl.password"},
     "ScramLoginModule": {"username": "sasl.username", "password": "sasl.password"},
@@ -257,19 +255,20 @@ JAAS_NAMES = {
 
 def _jaas(value: str, options: Mapping[str, str], role: Role) -> Config:
     """User and password of Kafka's login modules; nothing of the value is repeated in an error, as it has secrets."""
-    found = JAAS.match(value)
-    module = found["module"].rpartition(".")[2] if found else ""
-    if found is None or module not in JAAS_NAMES:
+    try:
+        login = parse_jaas(value)
+    except ConfigError as error:
+        raise ValueError(
+            f"Kafka option 'sasl.jaas.config' cannot be read: {str(error).rstrip('.')}."
+        ) from None
+    module = login.name.rpartition(".")[2]
+    if module not in JAAS_NAMES:
         raise ValueError(
             "Kafka option 'sasl.jaas.config' is understood for one login module of Kafka's, PlainLoginModule, "
             "ScramLoginModule, OAuthBearerLoginModule or Krb5LoginModule: else use librdkafka's kafka.sasl.* options."
         )
     names = JAAS_NAMES[module]
-    config = {
-        names[name]: quoted or single or bare
-        for name, quoted, single, bare in JAAS_SETTING.findall(found["settings"])
-        if name in names
-    }
+    config = {names[name]: given for name, given in login.options.items() if name in names}
     if module == "OAuthBearerLoginModule" and "sasl.oauthbearer.client.id" in config:
         config["sasl.oauthbearer.method"] = "oidc"
     return config

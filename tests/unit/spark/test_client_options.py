@@ -107,6 +107,10 @@ def test_java_key_stores_are_refused_with_what_to_give_instead(name: str) -> Non
             {"sasl.username": "ann", "sasl.password": "secret"},
         ),
         (
+            r'a.b.ScramLoginModule required username="ann" password="\"back\\slash\" \101";  // as Java reads it',
+            {"sasl.username": "ann", "sasl.password": '"back\\slash" A'},
+        ),
+        (
             "a.b.OAuthBearerLoginModule required clientId='me' clientSecret='x';",
             {
                 "sasl.oauthbearer.client.id": "me",
@@ -127,6 +131,15 @@ def test_user_and_password_are_taken_out_of_the_jaas_config(jaas: str, ours: dic
 def test_a_jaas_config_of_another_kind_is_refused_without_repeating_its_secrets() -> None:
     with pytest.raises(ValueError, match=r"sasl\.jaas\.config") as refusal:
         client_config({"sasl.jaas.config": "com.example.Login required password='secret';"}, "producer")
+    assert "secret" not in str(refusal.value)
+
+
+def test_a_misspelt_jaas_config_is_refused_without_repeating_its_secrets() -> None:
+    misspelt = "a.b.PlainLoginModule required username='ann' password='secret'"
+    with pytest.raises(
+        ValueError, match=r"^Kafka option 'sasl.jaas.config' .* not terminated by semi-"
+    ) as refusal:
+        client_config({"sasl.jaas.config": misspelt}, "producer")
     assert "secret" not in str(refusal.value)
 
 

@@ -181,8 +181,14 @@ def java_settings(settings: Mapping[str, str]) -> dict[str, str]:
         "ssl.truststore.location": settings["ssl.ca.location"],
         "sasl.mechanism": settings["sasl.mechanism"],
         "sasl.jaas.config": f"{login} required "
-        f'username="{settings["sasl.username"]}" password="{settings["sasl.password"]}";',
+        f"username={quoted(settings['sasl.username'])} password={quoted(settings['sasl.password'])};",
     }
+
+
+def quoted(text: str) -> str:
+    """A value of a JAAS line."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def texts(settings: Mapping[str, str]) -> dict[str, str]:

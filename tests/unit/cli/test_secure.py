@@ -15,6 +15,7 @@ from moldau.cli.cert_files import authority_of, current_time, make_store
 from moldau.cli.client_file import client_settings as read_settings
 from moldau.cli.errors import CliError, Exit
 from moldau.cli.secure import Secured, client_settings, hosts_of, java_settings, secured, texts
+from moldau.config.jaas import parse_jaas
 from moldau.security.certificates import Role, describe, is_signed_by, read
 
 HOSTS = ["localhost", "127.0.0.1", "::1"]
@@ -107,3 +108,16 @@ def test_the_settings_to_paste_are_those_that_clients_take(tmp_path: Path) -> No
 def test_the_password_is_in_no_repr(tmp_path: Path) -> None:
     made = secured(str(tmp_path))
     assert made.password not in repr(made)
+
+
+def test_a_password_with_quotes_is_one_for_java_too() -> None:
+    settings = {
+        "bootstrap.servers": "localhost:9092",
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": "/ca.crt",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "ann",
+        "sasl.password": 'a "word" with \\ and \'',
+    }
+    login = parse_jaas(java_settings(settings)["sasl.jaas.config"])
+    assert login.options == {"username": "ann", "password": settings["sasl.password"]}

@@ -59,7 +59,6 @@ NO_COUNTERPART = frozenset(
         "ssl.enabled.protocols",
         "ssl.protocol",
         "ssl.secure.random.implementation",
-        "ssl.truststore.password",
         "transaction.two.phase.commit.enable",
     }
 )
@@ -89,6 +88,7 @@ REQUEST_TIMEOUT_MS_RANGE = (1, 900_000)
 REFRESH_INTERVAL_MS_RANGE = (1, 3_600_000)
 METADATA_AGE_MS_RANGE = (1, 86_400_000)
 COMPRESSION_LEVEL_MAX = 12
+STORE_BYTES_MAX = 4 * 1024 * 1024
 
 
 def kafka_options(options: Mapping[str, str]) -> Config:
@@ -215,12 +215,32 @@ def _endpoint_identification(value: str, options: Mapping[str, str], role: Role)
 
 
 def _truststore(value: str, options: Mapping[str, str], role: Role) -> Config:
+    """What a store is, its content says, as for Java, whose default type reads PKCS12 too."""
     if options.get("ssl.truststore.type", "JKS").upper() == "PEM":
         return {"ssl.ca.location": value}
-    raise ValueError(
-        "Kafka option 'ssl.truststore.location' is not supported but with ssl.truststore.type=PEM: give the "
-        "certificates as a PEM file in kafka.ssl.ca.location."
-    )
+    try:
+        with open(value, "rb") as file:
+            data = file.read(STORE_BYTES_MAX)
+    except OSError as error:
+        raise ValueError(
+            f"Kafka option 'ssl.truststore.location' names a file that cannot be read: {value}: {error.strerror}."
+        ) from None
+    if b"-----BEGIN " in data:
+        return {"ssl.ca.location": value}
+    return {"ssl.ca.pem": _trusted(value, data, options.get("ssl.truststore.password"))}
+
+
+@lru_cache(maxsize=16)
+def _trusted(path: str, data: bytes, password: str | None) -> str:
+    from moldau.security.certificates import CertificateError, certificate_pem, read
+
+    try:
+        found = read(data, password.encode() if password else None)
+    except CertificateError as error:
+        raise ValueError(
+            f"Kafka option 'ssl.truststore.location' is taken with PEM and PKCS12, and {path} cannot be read. {error}"
+        ) from None
+    return b"".join(map(certificate_pem, found.certificates)).decode()
 
 
 def _keystore(value: str, options: Mapping[str, str], role: Role) -> Config:
@@ -237,7 +257,7 @@ def _keystore(value: str, options: Mapping[str, str], role: Role) -> Config:
     )
 
 
-def _store_type(value: str, options: Mapping[str, str], role: Role) -> Config:
+def _with_its_store(value: str, options: Mapping[str, str], role: Role) -> Config:
     return {}  # read where the store's location is
 
 
@@ -290,7 +310,8 @@ TRANSLATIONS: dict[str, Callable[[str, Mapping[str, str], Role], Config]] = {
     "send.buffer.bytes": _socket_buffer("socket.send.buffer.bytes"),
     "ssl.endpoint.identification.algorithm": _endpoint_identification,
     "ssl.keystore.location": _keystore,
-    "ssl.keystore.type": _store_type,
+    "ssl.keystore.type": _with_its_store,
     "ssl.truststore.location": _truststore,
-    "ssl.truststore.type": _store_type,
+    "ssl.truststore.password": _with_its_store,
+    "ssl.truststore.type": _with_its_store,
 }

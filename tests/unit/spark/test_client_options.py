@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import logging
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.serialization import pkcs12
 
+from moldau.security.certificates import KeyKind, Pair, certificate_pem, new_authority, new_key
 from moldau.spark.client_options import (
     JAVA_CLASSES,
     NO_COUNTERPART,
@@ -89,10 +94,39 @@ def test_key_stores_that_openssl_reads_are_taken(java: dict[str, str], ours: dic
     assert client_config(java, "consumer") == ours
 
 
-@pytest.mark.parametrize("name", ["ssl.truststore.location", "ssl.keystore.location"])
-def test_java_key_stores_are_refused_with_what_to_give_instead(name: str) -> None:
-    with pytest.raises(ValueError, match=rf"^Kafka option '{name}' is not supported .* PEM"):
-        client_config({name: "/store.jks"}, "producer")
+@pytest.fixture(scope="module")
+def authority() -> Pair:
+    return new_authority("authority", new_key(KeyKind.ECDSA), datetime.now(UTC), 1)
+
+
+@pytest.mark.parametrize("kind", ["PKCS12", "JKS", None])
+def test_a_trust_store_is_what_its_content_says(authority: Pair, tmp_path: Path, kind: str | None) -> None:
+    """As for Java: keytool makes PKCS12 whatever the file is called, and the type JKS reads it."""
+    store, text = tmp_path / "trust.jks", certificate_pem(authority.certificate)
+    trusted = pkcs12.PKCS12Certificate(authority.certificate, b"ca")
+    secret = serialization.BestAvailableEncryption(b"changeit")
+    store.write_bytes(pkcs12.serialize_key_and_certificates(None, None, None, [trusted], secret))
+    options = {"ssl.truststore.location": str(store), "ssl.truststore.password": "changeit"}
+    options |= {"ssl.truststore.type": kind} if kind else {}
+    assert client_config(options, "consumer") == {"ssl.ca.pem": text.decode()}
+    with pytest.raises(ValueError, match=r"trust.jks cannot be read.* or has another password") as refusal:
+        client_config(options | {"ssl.truststore.password": "guessed"}, "consumer")
+    assert "guessed" not in str(refusal.value)
+    store.write_bytes(text)
+    assert client_config(options, "consumer") == {"ssl.ca.location": str(store)}
+
+
+def test_java_key_stores_are_refused_with_what_to_do_instead(tmp_path: Path) -> None:
+    store = tmp_path / "store.jks"
+    store.write_bytes(b"\xfe\xed\xfe\xed\x00\x00\x00\x02")
+    with pytest.raises(
+        ValueError, match=r"^Kafka option 'ssl.truststore.location' .*`keytool -importkeystore"
+    ):
+        client_config({"ssl.truststore.location": str(store)}, "producer")
+    with pytest.raises(ValueError, match=r"^Kafka option 'ssl.keystore.location' is not supported .* PEM"):
+        client_config({"ssl.keystore.location": str(store)}, "producer")
+    with pytest.raises(ValueError, match=r"cannot be read: /nowhere/store.jks: No such file"):
+        client_config({"ssl.truststore.location": "/nowhere/store.jks"}, "producer")
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,15 @@ What each security protocol and mechanism does, on Apache Kafka, is in test_spar
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer
@@ -89,6 +94,19 @@ def test_a_batch_is_read_by_fetches_of_our_own(
     assert values_of(batch(spark_with_connector, OURS, options, "numbers")) == sorted(VALUES)
 
 
+def test_a_trust_store_that_keytool_made_serves_both(
+    spark_with_connector: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    """It is PKCS12 whatever its name is, and Java's type for it is JKS where none is given."""
+    options, store, password = java(cluster), tmp_path / "trust.jks", "changeit"
+    certificate, _ = options.pop("kafka.ssl.truststore.location"), options.pop("kafka.ssl.truststore.type")
+    make = ["keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", certificate]
+    subprocess.run([*make, "-keystore", store, "-storepass", password], check=True, capture_output=True)
+    options |= {"kafka.ssl.truststore.location": str(store), "kafka.ssl.truststore.password": password}
+    for form in (OURS, THEIRS):
+        assert values_of(batch(spark_with_connector, form, options, "numbers")) == sorted(VALUES)
+
+
 def test_sparks_own_connector_reads_and_writes_a_batch(
     spark_with_connector: SparkSession, cluster: Cluster
 ) -> None:
@@ -133,6 +151,49 @@ def test_a_stream_goes_from_topic_to_topic(
     committed = java(cluster) | {"kafka.isolation.level": "read_committed"}
     for form in (OURS, THEIRS):
         assert values_of(batch(spark_with_connector, form, committed, topic)) == sorted(VALUES)
+
+
+def test_the_page_on_secured_clusters_is_true(
+    spark_with_connector: SparkSession,
+    cluster: Cluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In a folder as `moldau up --secure` leaves it."""
+    page = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
+    section = page.partition("### From a cluster with TLS and passwords\n")[2].partition("\n### ")[0]
+    (block,) = re.findall(r"^```python\n(.*?)^```", section, re.M | re.S)
+    settings, folder = cluster.client_settings(), tmp_path / "moldau-data" / "security"
+    assert settings["sasl.username"] == "admin"
+    folder.mkdir(parents=True)
+    shutil.copy(settings["ssl.ca.location"], folder / "ca.crt")
+    (folder / "admin.password").write_text(f"{settings['sasl.password']}\n")
+    for topic in ("orders", "copies"):
+        cluster.create_topic(topic, 2)
+    fill(cluster, "orders", VALUES)
+    monkeypatch.chdir(tmp_path)
+    known: dict[str, Any] = {"spark": spark_with_connector}
+    exec(block.replace("localhost:9092", cluster.bootstrap_servers), known)
+    assert values_of(batch(spark_with_connector, OURS, java(cluster), "copies")) == sorted(VALUES)
+
+
+def test_moldau_sql_takes_a_profile(requires_spark: None, cluster: Cluster, tmp_path: Path) -> None:
+    settings = "".join(f"{name}={value}\n" for name, value in cluster.client_settings().items())
+    profiles = tmp_path / "moldau" / "profiles"
+    profiles.mkdir(parents=True)
+    (profiles / "shop.properties").write_text(settings)
+    (profiles / "shop.properties").chmod(0o600)
+    command = "from moldau.cli import main; main()"
+    query = "SELECT count(*) AS n FROM numbers"
+    run = subprocess.run(
+        [sys.executable, "-c", command, "sql", "--profile", "shop", "-e", query, "--csv"],
+        env=os.environ | {"XDG_CONFIG_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert run.stdout.split() == ["n", str(len(VALUES))], run.stderr
 
 
 @pytest.fixture(scope="module")
@@ -194,8 +255,8 @@ def test_sparks_own_connector_is_told_too(
     ("more", "sentence"),
     [
         (
-            {"kafka.ssl.truststore.type": "JKS"},
-            "give the certificates as a PEM file in kafka.ssl.ca.location",
+            {"kafka.ssl.keystore.location": "/me.jks"},
+            "not supported with the type JKS: give a PKCS12 file, or PEM",
         ),
         (
             {"kafka.sasl.login.class": "x.Login"},

@@ -93,7 +93,7 @@ class Route:
         is_internal: bool = False,
         name: str = "",
     ) -> None:
-        """`is_internal`: between brokers only. It is not advertised to clients, and served before these are."""
+        """`is_internal`: between brokers only (`insiders`). It is not advertised to clients, and served before them."""
         self.module = module
         self.api_key = api_key
         self.min_version, self.max_version = versions
@@ -246,6 +246,9 @@ class Dispatcher:
         route = self.table.get(api_key)
         if route is None or not route.min_version <= version <= route.max_version:
             return self._unsupported(connection, api_key, version, correlation_id)
+        if route.is_internal and not self._broker.insiders.has(connection):
+            connection.close(None)
+            return None
         if (throttling := self._broker.throttling) is not None:
             throttling.begin(connection, frame, client_id_stop, route)
         figures = self._figures[api_key]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # the parts whose modules a role's user need not load
     from moldau.broker.connection import Connection
     from moldau.broker.dispatch import Context, Route
     from moldau.broker.guard import Guard
+    from moldau.broker.insiders import Insiders
     from moldau.broker.kept_answers import KeptAnswers
     from moldau.broker.metrics.counters import Metrics
     from moldau.broker.node import Broker
@@ -314,6 +315,9 @@ class ServingBroker(Protocol):
 
     @property
     def guard(self) -> Guard | None: ...
+
+    @property
+    def insiders(self) -> Insiders: ...
 
     @property
     def runtime(self) -> Runtime: ...

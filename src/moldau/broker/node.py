@@ -27,6 +27,7 @@ from moldau.broker.guard import guard_of
 from moldau.broker.handlers import ROUTES
 from moldau.broker.http import HttpServer
 from moldau.broker.in_sync import InSyncSets
+from moldau.broker.insiders import Insiders
 from moldau.broker.kept_answers import KeptAnswers
 from moldau.broker.membership import Location, Membership
 from moldau.broker.metrics.broker import BrokerMetrics
@@ -169,6 +170,8 @@ class Broker:
         self.outward: Runtime
         """The world as whoever connects to other brokers sees it."""
         login = login_of(self.config)
+        user = None if login is None else login.user
+        self.insiders = Insiders(self.config, user, self.tls, self.guard, self.clock)
         outward = self.outward = self.tls.for_peers(self.config)
         self.peers: Peers = Peers(outward, f"broker {self.node_id}", self._address_of, login=login)
         silence_s_max = self.config["broker.session.timeout.ms"] / 1000

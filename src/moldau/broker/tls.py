@@ -120,6 +120,12 @@ class BrokerTls:
             return None
         return None if name is None else f"User:{name}"
 
+    def own_principal(self, listener: str) -> str | None:
+        """Who this broker is to those who see its certificate there; None where it shows none."""
+        one = self._in_force.get(listener)
+        name = None if one is None else one.mapping.name_of(one.own.subject)
+        return None if name is None else f"User:{name}"
+
     def configure(self, config: BrokerConfig) -> None:
         """The settings may have changed: look at them at once."""
         self._config = config

@@ -353,7 +353,7 @@ address do at the same time; and how many addresses are remembered, some 2 MB.""
 
 GUESSES_HELD_MAX = 256
 """Messages of clients whose address has as many failures waiting as may: they are looked at when one of these is over.
-With more, the connection is closed."""
+With more, or after AUTHENTICATION_S_MAX, the connection is closed."""
 
 USERS_MAX = 100_000
 USER_NAME_LETTERS_MAX = 1_000

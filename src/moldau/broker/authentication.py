@@ -27,6 +27,7 @@ from moldau.base.limits import (
     AUTHENTICATING_MAX,
     AUTHENTICATION_FRAMES_MAX,
     AUTHENTICATION_S_MAX,
+    FIRST_SLICE_S,
     GUESSES_HELD_MAX,
     SASL_TOKEN_BYTES_MAX,
     SILENT_S_MAX,
@@ -102,6 +103,7 @@ class _Held(NamedTuple):
 
     address: str
     slot: Slot
+    since_s: float
     look: Callable[[], None]
 
 
@@ -160,6 +162,8 @@ class Authentication:
         self._listeners = {name: SaslListener(broker, own) for name, own in listeners.items()}
         self._guesses = Guesses()
         self._held: deque[_Held] = deque()
+        self._is_looking = False
+        """Whether some that are held are about to be looked at."""
         self._unknown: dict[Connection, float] = {}
         """Since when, in the order of arrival; some of those that are closed may still be in it."""
         self._sweep: Timer | None = None
@@ -175,8 +179,7 @@ class Authentication:
         if len(self._unknown) >= AUTHENTICATING_MAX:
             self._make_room()
         self._unknown[connection] = self.clock.monotonic()
-        if self._sweep is None:
-            self._sweep = self.tasks.call_later(SWEEP_S, self._end_late)
+        self._keep_sweeping()
 
     def close(self) -> None:
         if self._sweep is not None:
@@ -200,14 +203,15 @@ class Authentication:
     def may_look(self, connection: Connection, size: int, look: Callable[[Slot], None]) -> bool:
         """Whether a message may be looked at now. Otherwise it is later, where it can wait for that."""
         address = connection.stream.peer[0]
-        if not self._guesses.is_full(address):
+        if not self._guesses.is_full(address) and not any(held.address == address for held in self._held):
             return True
         if len(self._held) >= GUESSES_HELD_MAX:
             self.tell(connection, "too many of this address fail to say who they are")
             connection.close(None)
             return False
         slot = connection.park(held_bytes=size)
-        self._held.append(_Held(address, slot, partial(look, slot)))
+        self._held.append(_Held(address, slot, self.clock.monotonic(), partial(look, slot)))
+        self._keep_sweeping()
         return False
 
     def fail(self, connection: Connection, slot: Slot | None, answer: bytes | None, reason: str) -> None:
@@ -227,16 +231,32 @@ class Authentication:
         if not connection.is_closed:
             slot.fill(answer)
             connection.close(None)
-        self._look_at_next()
+        if self._held and not self._is_looking:
+            self._is_looking = True
+            self.tasks.call_soon(self._look_at_held)
 
-    def _look_at_next(self) -> None:
-        """The first of those that wait whose address has room again."""
+    def _look_at_held(self) -> None:
+        """In their order those whose address has room again: who succeeds leaves it to the next one."""
+        self._is_looking = False
         self._held = deque(held for held in self._held if held.slot.is_wanted)
+        stop_s = self.clock.monotonic() + FIRST_SLICE_S
+        while (held := self._next_held()) is not None:
+            held.look()
+            if self.clock.monotonic() >= stop_s:
+                self._is_looking = True
+                self.tasks.call_soon(self._look_at_held)
+                return
+
+    def _next_held(self) -> _Held | None:
+        full: set[str] = set()
         for number, held in enumerate(self._held):
+            if held.address in full:
+                continue
             if not self._guesses.is_full(held.address):
                 del self._held[number]
-                held.look()
-                return
+                return held
+            full.add(held.address)
+        return None
 
     def end_strangers(self, number_max: int) -> int:
         """Others find no room at all: end some that have not said in SILENT_S_MAX who they are."""
@@ -259,18 +279,28 @@ class Authentication:
             self.tell(oldest, "it has not said who it is, and there are many like it")
             oldest.close(None)
 
+    def _keep_sweeping(self) -> None:
+        if self._sweep is None:
+            self._sweep = self.tasks.call_later(SWEEP_S, self._end_late)
+
     def _end_late(self) -> None:
         self._sweep = None
         oldest_s = self.clock.monotonic() - AUTHENTICATION_S_MAX
         while self._unknown:
             connection, since_s = next(iter(self._unknown.items()))
             if not connection.is_closed and since_s > oldest_s:
-                self._sweep = self.tasks.call_later(SWEEP_S, self._end_late)
-                return
+                break
             del self._unknown[connection]
-            if not connection.is_closed:
-                self.tell(connection, "it has not said in time who it is")
-                connection.close(None)
+            self._end_in_vain(connection)
+        while self._held and self._held[0].since_s <= oldest_s:  # also of those who say again who they are
+            self._end_in_vain(self._held.popleft().slot.connection)
+        if self._unknown or self._held:
+            self._keep_sweeping()
+
+    def _end_in_vain(self, connection: Connection) -> None:
+        if not connection.is_closed:
+            self.tell(connection, "it has not said in time who it is")
+            connection.close(None)
 
 
 class _Step(Enum):

@@ -33,6 +33,7 @@ from moldau.wire.frames import SIZE, parse_response_header, request_frame
 
 ALL = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 SCRAM = ALL[1:]
+REAUTH = {"connections__max__reauth__ms": "10000"}
 PLAIN_FAILED = "Authentication failed: Invalid username or password"
 
 
@@ -594,9 +595,60 @@ def test_many_connections_guess_no_faster_than_some(monkeypatch: pytest.MonkeyPa
     played(scene)
 
 
-# ---- sessions -------------------------------------------------------------------------------------------------
+async def is_let_in(client: Client, password: str = PASSWORD) -> bool:
+    try:
+        return not (await client.log_in("PLAIN", password=password)).error_code
+    except Gone:
+        return False
 
-REAUTH = {"connections__max__reauth__ms": "10000"}
+
+def test_who_knows_the_password_gets_in_behind_those_who_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One address may be that of many machines."""
+    monkeypatch.setattr("moldau.security.sasl.guesses.GUESSES_WAITING_PER_ADDRESS_MAX", 3)
+
+    async def scene(stage: Stage) -> None:
+        again = await stage.client("shared")
+        await again.log_in("PLAIN")
+        await again.handshake("PLAIN")
+        spawn = stage.world.host("shared-clients").runtime.tasks.spawn
+        for _ in range(limits.GUESSES_FREE + 6):
+            await failing_s(stage, "shared")
+        guesses = [spawn(is_let_in(await stage.client("shared"), "wrong"), name="guess") for _ in range(3)]
+        await stage.world.sleep(0.2)
+        begun_s = stage.world.loop.time()
+        right = [spawn(is_let_in(await stage.client("shared")), name="right") for _ in range(8)]
+        assert not (await again.authenticate(f"\0alice\0{PASSWORD}".encode())).error_code
+        assert all([await one for one in right])
+        assert stage.world.loop.time() - begun_s < 2 * limits.GUESS_DELAY_S_MAX
+        assert not any([await one for one in guesses])
+
+    played(scene, **REAUTH)
+
+
+def test_nobody_waits_for_ever_to_say_again_who_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moldau.security.sasl.guesses.GUESSES_WAITING_PER_ADDRESS_MAX", 1)
+
+    async def scene(stage: Stage) -> None:
+        async def again(client: Client) -> bool:
+            try:
+                return bool((await client.authenticate(b"\0alice\0wrong")).error_code)
+            except Gone:
+                return False
+
+        clients = [await stage.client("shared") for _ in range(40)]
+        for client in clients:
+            await client.log_in("PLAIN")
+            await client.handshake("PLAIN")
+        spawn = stage.world.host("shared-clients").runtime.tasks.spawn
+        begun_s = stage.world.loop.time()
+        told = [await one for one in [spawn(again(client), name="again") for client in clients]]
+        assert told[0] and not told[-1]
+        assert stage.world.loop.time() - begun_s < limits.AUTHENTICATION_S_MAX + 2
+
+    played(scene, **REAUTH)
+
+
+# ---- sessions -------------------------------------------------------------------------------------------------
 
 
 def test_a_session_ends_and_can_be_begun_again() -> None:

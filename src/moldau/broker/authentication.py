@@ -175,6 +175,7 @@ class Authentication:
         if listener is None:
             return
         connection.dispatch = Gate(self, listener, None)
+        connection.is_stranger = True
         connection.frame_bytes_max = listener.settings.receive_bytes_max
         if len(self._unknown) >= AUTHENTICATING_MAX:
             self._make_room()
@@ -491,6 +492,7 @@ class Gate:
         office = self._office
         lifetime_ms = self._lifetime_ms(exchange)
         connection.principal = principal
+        connection.is_stranger = False
         connection.frame_bytes_min = REQUEST_BYTES_MIN
         connection.frame_bytes_max = office.frame_bytes_max
         connection.dispatch = office.dispatch

@@ -80,6 +80,7 @@ class Connection(Outgoing):
         "durations",
         "frame_bytes_max",
         "frame_bytes_min",
+        "is_stranger",
         "listener_name",
         "meter",
         "principal",
@@ -91,6 +92,8 @@ class Connection(Outgoing):
         super().__init__(server, stream)
         self.listener_name = listener_name
         self.principal = "User:ANONYMOUS"
+        self.is_stranger = False
+        """It has yet to say who it is: its principal means nothing."""
         self.client_host = stream.peer[0]
         self.client_software: tuple[str, str] | None = None
         self.meter: Meter | None = None

@@ -5,8 +5,9 @@ itself, as Kafka's do. What is counted: the bytes of Produce requests, the bytes
 time that the loop works for a client, and the partitions that are created and deleted (on the controller).
 
 The answer goes out at once. One to a Fetch that is over a quota is empty, and its bytes do not count. Brokers' own
-requests are exempt: internal APIs, markers, and followers' fetches. So is a Produce without an answer from the quota of
-time, as in Kafka.
+requests are exempt: internal APIs, markers, and followers' fetches. So is what a client asks before it has said who it
+is: one could use up what all newcomers have together. So is a Produce without an answer from the quota of time, as in
+Kafka.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Throttling:
 
     def begin(self, connection: Connection, frame: memoryview, client_id_stop: int, route: Route) -> None:
         """A request is taken up: what it uses counts for its client, until the connection says that it is done."""
-        if route.is_unlimited:
+        if route.is_unlimited or connection.is_stranger:
             connection.meter = None
             return
         meter = connection.meter

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import random
 from base64 import b64encode
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from sasl_stage import (
 
 from moldau.base import limits
 from moldau.base.errors import ErrorCode
+from moldau.controller.quotas import QuotaAlteration
 from moldau.controller.users import Deletion
 from moldau.metadata.records import ConfigChanged, ConfigResource, ResourceType
 from moldau.security.sasl.client import Login
@@ -738,6 +740,36 @@ def test_a_wrong_password_in_a_new_beginning_ends_the_connection() -> None:
         assert await client.ended()
 
     played(scene, **REAUTH)
+
+
+# ---- quotas ---------------------------------------------------------------------------------------------------
+
+
+def test_what_newcomers_ask_counts_for_nobody() -> None:
+    """Else who floods the broker before it says who it is would keep everyone from doing so."""
+
+    async def scene(stage: Stage) -> None:
+        quota = QuotaAlteration({"user": None}, [("request_percentage", 0.001)])
+        await stage.broker.controller.alter_quotas([quota])
+        await stage.world.sleep(1)
+        throttling = stage.broker.throttling
+        assert throttling is not None
+        now_s = stage.broker.clock.monotonic()
+        meter = throttling._meters.meter("User:ANONYMOUS", b"test", "test", int(now_s * 1000))
+        meter.add(now_s - 5, now_s)
+        assert meter.request_ms(now_s) > 0
+        client = await stage.client()
+        assert (await client.versions()).throttle_time == timedelta(0)
+        begun_s = stage.world.loop.time()
+        await client.handshake("PLAIN")
+        assert stage.world.loop.time() - begun_s < 0.1
+        (connection,) = stage.broker._server.connections
+        assert connection.meter is None
+        await client.authenticate(f"\0alice\0{PASSWORD}".encode())
+        await client.metadata()
+        assert connection.meter is not None and connection.meter.principal == "User:alice"
+
+    played(scene)
 
 
 # ---- secrets --------------------------------------------------------------------------------------------------

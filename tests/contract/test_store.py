@@ -219,7 +219,9 @@ def test_a_caller_that_is_cancelled_leaves_the_store_whole(stage: Stage) -> None
     stage.run(scene)
 
 
-@pytest.mark.parametrize("name", ["plain", "a.b_c-1", "with/slash", "100%", "ünïcode", " ", "zookeeper", ".", ".."])
+@pytest.mark.parametrize(
+    "name", ["plain", "a.b_c-1", "with/slash", "100%", "ünïcode", " ", "zookeeper", ".", ".."]
+)
 def test_any_name_can_be_part_of_a_path(stage: Stage, name: str) -> None:
     async def scene(party: Party) -> None:
         store = await party.open()

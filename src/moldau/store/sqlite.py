@@ -30,6 +30,7 @@ from moldau.runtime.real.machine import (
     OwnThread,
     boot_s,
     make_pipe_folder,
+    make_private_file,
     remove_pipe,
     ring,
     sweep,
@@ -97,6 +98,7 @@ class SqliteStore(Engine):
         try:
             for attempt in range(OPEN_ATTEMPTS):
                 try:
+                    await thread.run(lambda: make_private_file(path))
                     file = await thread.run(lambda: SqliteFile(path, boot_s, syncs=syncs))
                     break
                 except sqlite3.OperationalError as error:

@@ -8,10 +8,8 @@ lease lapsed, or its process dead, removes the row with the session's entries. S
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
 from moldau.store.engine import candidate_name
@@ -36,7 +34,6 @@ BUSY_TIMEOUT_S = 5.0
 """How long one process waits for another that is in a transaction on the same file."""
 CLOCK_SLACK_S = 1.0
 """A lease that ends later than a whole time-out from now is of another boot of the machine."""
-PRIVATE = 0o600
 FORMAT = 2
 _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS entries (
@@ -67,13 +64,6 @@ class SessionRow(NamedTuple):
         return not now_s <= self.lease_s <= now_s + self.timeout_s + CLOCK_SLACK_S
 
 
-def _make_private(path: str) -> None:
-    """It has passwords, and keys of users: for the broker's own user alone, and so are the files beside it, which
-    SQLite gives the same permissions. A file that is there keeps its own."""
-    with suppress(OSError):  # where it cannot be made SQLite says so
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, PRIVATE))
-
-
 class SqliteFile:
     def __init__(self, path: str, boot_s: Callable[[], float], *, syncs: bool = True) -> None:
         """sqlite3.Error where it cannot be opened or is not a store, TooNew where its format is a later one.
@@ -81,7 +71,6 @@ class SqliteFile:
         """
         self._boot_s = boot_s
         self._durably = f"PRAGMA synchronous={'FULL' if syncs else 'OFF'}"
-        _make_private(path)
         # isolation_level=None: transactions begin and end where the code says so.
         self._connection = sqlite3.connect(
             path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False

@@ -25,6 +25,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -228,6 +229,13 @@ def _unlink(path: str) -> None:
         os.unlink(path)
     except OSError:
         pass
+
+
+def make_private_file(path: str) -> None:
+    """For the user of this process alone, and so is what SQLite puts beside it. A file that is there keeps its
+    permissions; where none can be made, whoever opens it hears why."""
+    with suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def make_pipe_folder(path: str) -> None:

@@ -193,6 +193,10 @@ STORY: tuple[Callable[[Dialogue], None], ...] = (
 )
 
 
+WITH_TWO = 22
+"""A user with two credentials is described: Kafka has them in a hash map of objects, in another order each run."""
+
+
 def test_users_are_changed_and_described_the_same(both: tuple[SecuredMoldau, SecuredKafka]) -> None:
     heard = []
     for server in both:
@@ -202,4 +206,4 @@ def test_users_are_changed_and_described_the_same(both: tuple[SecuredMoldau, Sec
                 time.sleep(0.2)  # until Kafka's broker has heard of its controller's change
             heard.append(one.heard)
     for number, (ours, theirs) in enumerate(zip(*heard, strict=True)):
-        assert ours == theirs, number
+        assert ours == theirs or (number == WITH_TWO and sorted(ours) == sorted(theirs)), number

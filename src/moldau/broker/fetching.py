@@ -208,12 +208,12 @@ class Fetch:
         guard = (
             self._broker.guard if self._replica is None else None
         )  # followers are asked once (`handlers.fetch`)
-        denied: dict[TopicRef, bool] = {}
+        denied: dict[TopicRef, ErrorCode] = {}
         for number, wanted in enumerate(self._to_read(), 1):
             if number % PARTITIONS_PER_PAUSE == 0:
                 yield
-            if guard is not None and self._is_denied(guard, wanted.topic, denied):
-                reads.append((wanted, refused(wanted.index, READ_TOPIC.error, aborted=())))
+            if guard is not None and (denial := self._denial(guard, wanted.topic, denied)):
+                reads.append((wanted, refused(wanted.index, denial, aborted=())))
                 continue
             try:
                 partition: Partition = self._broker.partition(wanted.topic, wanted.index)
@@ -251,13 +251,20 @@ class Fetch:
             reads.append((wanted, answer))
         self._is_noted = True
 
-    def _is_denied(self, guard: Guard, topic: TopicRef, denied: dict[TopicRef, bool]) -> bool:
-        known = denied.get(topic)
-        if known is None:
+    def _denial(self, guard: Guard, topic: TopicRef, known: dict[TopicRef, ErrorCode]) -> ErrorCode:
+        """Why a topic is not read. By an id that the cluster does not know nothing is, even while its log is here."""
+        denial = known.get(topic)
+        if denial is None:
             name = name_of(self._broker.image, topic)
-            known = name is not None and not guard.allows(self._connection, READ_TOPIC, name)
-            denied[topic] = known = known or self._is_a_stranger
-        return known
+            if self._is_a_stranger:
+                denial = READ_TOPIC.error
+            elif name is None:
+                denial = ErrorCode.unknown_topic_id
+            else:
+                may_read = guard.allows(self._connection, READ_TOPIC, name)
+                denial = ErrorCode.none if may_read else READ_TOPIC.error
+            known[topic] = denial
+        return denial
 
     def _to_read(self) -> Sequence[WantedPartition]:
         if self._follower is None or not self._context.is_incremental:

@@ -227,7 +227,9 @@ class Produce:
         ] = []  # not safe enough to be acknowledged
 
     def asking(self, guard: Guard, topics: list[TopicRecords]) -> Slices[list[TopicRecords]]:
-        """What of them its sender may write to. The others are answered beside; no more is done for them."""
+        """What of them its sender may write to. The others are answered beside; no more is done for them. By an id
+        that the cluster does not know nobody may, even while its log is here.
+        """
         if self.refusal is None and self._transactional_id is not None:
             is_transactional = yield from has_transactional(self._frame, topics)
             if is_transactional and not guard.allows(self._connection, WRITE_ID, self._transactional_id):
@@ -237,10 +239,11 @@ class Produce:
         allowed: list[TopicRecords] = []
         for topic, wanteds in topics:
             name = name_of(self._broker.image, topic)
-            if name is None or guard.allows(self._connection, WRITE_TOPIC, name):
+            if name is not None and guard.allows(self._connection, WRITE_TOPIC, name):
                 allowed.append((topic, wanteds))
             else:
-                denied = [self._refuse(index, WRITE_TOPIC.error, None) for index, _, _ in wanteds]
+                error = ErrorCode.unknown_topic_id if name is None else WRITE_TOPIC.error
+                denied = [self._refuse(index, error, None) for index, _, _ in wanteds]
                 self._denied.append((topic, denied))
             yield
         return allowed

@@ -95,6 +95,10 @@ SAID_LATELY_MAX = 1000
 """Things of one kind (addresses of clients that speak TLS or HTTP to a plaintext port, partitions that cannot be read)
 that the log has told of in the last while. It tells of no other until some of them are due again."""
 
+SAID_OF_ADDRESS_MAX = 10
+"""Lines in the log within 10 s on failed authentications of one address (of IPv6: of its /64), and as many on malformed
+requests: one that has many does not hide the others; SAID_LATELY_MAX bounds those on all of them."""
+
 SILENT_S_MAX = 1.0
 """Where others find no room: how long a connection may say nothing at all."""
 

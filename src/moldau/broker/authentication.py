@@ -29,19 +29,21 @@ from moldau.base.limits import (
     AUTHENTICATION_S_MAX,
     FIRST_SLICE_S,
     GUESSES_HELD_MAX,
+    SAID_OF_ADDRESS_MAX,
     SASL_TOKEN_BYTES_MAX,
     SILENT_S_MAX,
 )
 from moldau.broker.answers.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 from moldau.broker.connection import REQUEST_BYTES_MIN, Connection
 from moldau.broker.metrics.counters import UNTIMED, Metrics
-from moldau.broker.seldom import Seldom
+from moldau.broker.seldom import SeldomOfEach
 from moldau.broker.slot import Answer, Slot
 from moldau.broker.token_keys import Fetch, TokenChecker
 from moldau.config.sasl import SaslSettings
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.records import ResourceType
 from moldau.runtime.ports import Runtime, Timer
+from moldau.security.networks import network_of
 from moldau.security.sasl.credentials import (
     MECHANISMS,
     SECRET_BYTES,
@@ -167,7 +169,7 @@ class Authentication:
         self._unknown: dict[Connection, float] = {}
         """Since when, in the order of arrival; some of those that are closed may still be in it."""
         self._sweep: Timer | None = None
-        self._seldom = Seldom(self.clock, TOLD_EVERY_S)
+        self._tells_of = SeldomOfEach(self.clock, TOLD_EVERY_S, SAID_OF_ADDRESS_MAX)
 
     def welcome(self, connection: Connection) -> None:
         """A connection that has said nothing yet: on a listener with SASL it is served by a gate."""
@@ -196,10 +198,12 @@ class Authentication:
         self._unknown.pop(connection, None)
         self.metrics.authentications += 1
 
-    def tell(self, connection: Connection, what: str) -> None:
+    def tell(self, connection: Connection, what: str, but: str = "") -> None:
+        """What has gone wrong, and more about it, which the client may choose."""
         address = connection.stream.peer[0]
-        if self._seldom((address, what)):
-            log.info("a client at %s on listener %s: %s", address, connection.listener_name, what)
+        network = network_of(address)
+        if self._tells_of(network, (network, what)):
+            log.info("a client at %s on listener %s: %s%s", address, connection.listener_name, what, but)
 
     def may_look(self, connection: Connection, size: int, look: Callable[[Slot], None]) -> bool:
         """Whether a message may be looked at now. Otherwise it is later, where it can wait for that."""
@@ -215,11 +219,13 @@ class Authentication:
         self._keep_sweeping()
         return False
 
-    def fail(self, connection: Connection, slot: Slot | None, answer: bytes | None, reason: str) -> None:
+    def fail(
+        self, connection: Connection, slot: Slot | None, answer: bytes | None, reason: str, but: str = ""
+    ) -> None:
         """It is not who it says: tell it so after a while, and disconnect it."""
         slot = slot or connection.park()
         self.metrics.authentications_failed += 1
-        self.tell(connection, f"authentication has failed: {reason}")
+        self.tell(connection, f"authentication has failed: {reason}", but)
         address = connection.stream.peer[0]
         settings = self._listeners[connection.listener_name].settings
         delay_s = self._guesses.failed(address, self.clock.monotonic(), settings.failure_delay_s)
@@ -341,14 +347,14 @@ class Gate:
         if api_key == API_VERSIONS and self._step is _Step.VERSIONS:
             return self._on_versions(connection, frame, version)
         if api_key != SASL_HANDSHAKE or not _is_known(SASL_HANDSHAKE, version):
-            return self._leave(connection, f"not {self._step.value}, but {_name(api_key)} v{version}")
+            return self._leave(connection, f"not {self._step.value}", f", but {_name(api_key)} v{version}")
         request = decode_request(SASL_HANDSHAKE, version, frame, position)
         return self._on_handshake(connection, request, version, correlation_id)
 
-    def _leave(self, connection: Connection, reason: str) -> Answer | None:
+    def _leave(self, connection: Connection, reason: str, but: str = "") -> Answer | None:
         """As Kafka, without an answer."""
         self._office.metrics.authentications_failed += 1
-        self._office.tell(connection, reason)
+        self._office.tell(connection, reason, but)
         connection.close(None)
         return None
 
@@ -394,14 +400,14 @@ class Gate:
     ) -> Answer | None:
         if api_key != SASL_AUTHENTICATE:
             refusal = None
-            reason = f"not SaslAuthenticate, but {_name(api_key)}"
             if api_key == SASL_HANDSHAKE and _is_known(api_key, version):
                 body = SaslHandshakeResponse(ErrorCode.illegal_sasl_state)
                 refusal = _frame(api_key, version, correlation_id, body)
-            self._office.fail(connection, None, refusal, reason)
+            but = f", but {_name(api_key)}"
+            self._office.fail(connection, None, refusal, "not SaslAuthenticate", but)
             return None
         if not _is_known(api_key, version):
-            return self._leave(connection, f"SaslAuthenticate v{version}")
+            return self._leave(connection, "an unknown version of SaslAuthenticate", f": {version}")
         request = decode_request(api_key, version, frame, position)
         return self._message(connection, bytes(request.auth_bytes or b""), _Asked(version, correlation_id))
 

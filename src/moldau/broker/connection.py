@@ -464,6 +464,10 @@ class Connection(Outgoing):
             log.debug("%s:%s is gone: %s", *self.stream.peer[:2], error)
         self.close(None if is_gone else str(error))
 
+    def end_malformed(self, error: WireError) -> None:
+        """A request has turned out to be one."""
+        self._server.end_malformed(self, error)
+
     def close(self, reason: str | None) -> None:
         if self.is_closed:
             return

@@ -205,8 +205,7 @@ def guarded(
                 return
             yield
     except WireError as error:
-        broker.metrics.malformed_requests += 1
-        slot.abandon(f"malformed request: {error}")
+        slot.connection.end_malformed(error)
     except TooLarge as error:
         slot.abandon(f"the answer to {name} would take {error}")
     except InvariantBroken as error:

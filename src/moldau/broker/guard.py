@@ -17,7 +17,7 @@ from typing import Protocol
 from uuid import UUID
 
 from moldau.base.limits import DENIAL_LETTERS_MAX, DENIALS_SAID_MAX
-from moldau.broker.seldom import Seldom
+from moldau.broker.seldom import SeldomOfEach
 from moldau.config.authorization_keys import principals
 from moldau.config.broker import BrokerConfig
 from moldau.metadata.image import ClusterImage
@@ -57,10 +57,7 @@ class Guard:
     def __init__(self, authorizer: Authorizer, clock: Clock) -> None:
         self.authorizer = authorizer
         self.denials = 0
-        self._clock = clock
-        self._seldom = Seldom(clock, SAID_EVERY_S)
-        self._said: dict[tuple[str, str], int] = {}  # of each client, in the current window
-        self._window_s = 0.0
+        self._is_said = SeldomOfEach(clock, SAID_EVERY_S, DENIALS_SAID_MAX)
 
     # ---- the cluster's ACLs -----------------------------------------------------------------------------------
 
@@ -121,7 +118,7 @@ class Guard:
         api, operation, resource, _, _ = right
         principal, host = asker.principal, asker.client_host
         shown = _printable(name)
-        if self._is_said(principal, host, (principal, api, operation, resource, shown)):
+        if self._is_said((principal, host), (principal, api, operation, resource, shown)):
             decision = self.authorizer.decide(principal, host, operation, resource, name)
             log.info(
                 "Principal = %s is Denied operation = %s from host = %s on resource = %s:%s:%s for request = %s "
@@ -135,17 +132,6 @@ class Guard:
                 api,
                 _printable(str(decision)),
             )
-
-    def _is_said(self, principal: str, host: str, denial: object) -> bool:
-        """Each denial at most once in SAID_EVERY_S, and so many of one client."""
-        now_s = self._clock.monotonic()
-        if now_s - self._window_s >= SAID_EVERY_S:
-            self._said, self._window_s = {}, now_s
-        count = self._said.get((principal, host), 0)
-        if count >= DENIALS_SAID_MAX or not self._seldom(denial):
-            return False
-        self._said[principal, host] = count + 1
-        return True
 
 
 def _printable(text: str) -> str:

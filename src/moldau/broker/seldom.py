@@ -22,3 +22,25 @@ class Seldom:
             return False
         said_s[thing] = now_s
         return True
+
+
+class SeldomOfEach:
+    """The same, and of each client at most so many things in that time: one with many does not hide all others."""
+
+    def __init__(self, clock: Clock, every_s: float, each_max: int) -> None:
+        self._clock = clock
+        self._every_s = every_s
+        self._each_max = each_max
+        self._seldom = Seldom(clock, every_s)
+        self._said: dict[object, int] = {}  # of each client, in the current window
+        self._window_s = 0.0
+
+    def __call__(self, client: object, thing: object) -> bool:
+        now_s = self._clock.monotonic()
+        if now_s - self._window_s >= self._every_s:
+            self._said, self._window_s = {}, now_s
+        count = self._said.get(client, 0)
+        if count >= self._each_max or not self._seldom(thing):
+            return False
+        self._said[client] = count + 1
+        return True

@@ -27,6 +27,7 @@ from moldau.base.limits import (
     HTTP_CONNECTIONS_MAX,
     PRIVATE_BUFFER_BYTES_MIN,
     RECEIVE_BUFFER_BYTES,
+    SAID_OF_ADDRESS_MAX,
     SILENT_S_MAX,
     TLS_HANDSHAKES_MAX,
     TLS_HANDSHAKES_SHARE,
@@ -38,13 +39,14 @@ from moldau.broker.intake import Intake
 from moldau.broker.metrics.counters import Metrics
 from moldau.broker.other_protocols import complaint, other_protocol
 from moldau.broker.paced_arrivals import PacedArrivals
-from moldau.broker.seldom import Seldom
+from moldau.broker.seldom import Seldom, SeldomOfEach
 from moldau.broker.slot import Answer
 from moldau.config.listeners import Endpoint
 from moldau.runtime.line import Line
 from moldau.runtime.ports import Listener, Runtime, Stream, Timer
 from moldau.runtime.tls import TlsContext, TlsEnded, TlsError, TlsStream
 from moldau.security.connection_rates import ConnectionRates
+from moldau.security.networks import network_of
 from moldau.wire.frames import WireError
 
 log = logging.getLogger(__name__)
@@ -54,6 +56,7 @@ SEND_AWAY_POLL_S = 0.02
 ANONYMOUS = "User:ANONYMOUS"
 LOOK_INTERVAL_S = 5.0
 CLIENT_TOLD_OF_EVERY_S = 60.0
+MALFORMED_TOLD_OF_EVERY_S = 10.0
 LOOKS_PER_TURN = 200
 SILENT_PER_TURN = 10
 SILENT_PAUSE_S = 0.005
@@ -135,6 +138,7 @@ class Server:
         self._silence: Timer | None = None
         self._seldom = Seldom(runtime.clock)
         self._tells_of_client = Seldom(runtime.clock, CLIENT_TOLD_OF_EVERY_S)
+        self._tells_of_malformed = SeldomOfEach(runtime.clock, MALFORMED_TOLD_OF_EVERY_S, SAID_OF_ADDRESS_MAX)
         self._idle_s_max = idle_ms_max / 1000
         self._listeners: list[Listener] = []
         self._sweep: Timer | None = None
@@ -323,16 +327,21 @@ class Server:
         """No request can begin with these bytes, or they begin a malformed one. A client that speaks another protocol
         will try again, and again.
         """
-        self.metrics.malformed_requests += 1
         protocol = other_protocol(first)
         if protocol is None:
-            connection.close(f"malformed request: {error}")
+            self.end_malformed(connection, error)
             return
+        self.metrics.malformed_requests += 1
         stream = connection.stream
         client = stream.peer[0].removeprefix("::ffff:")
         if self._tells_of_client(client):
             log.warning(complaint(protocol, client, connection.listener_name, stream.local))
         connection.close(None)
+
+    def end_malformed(self, connection: Connection, error: WireError) -> None:
+        self.metrics.malformed_requests += 1
+        network, reason = network_of(connection.stream.peer[0]), f"malformed request: {error}"
+        connection.close(reason if self._tells_of_malformed(network, (network, reason)) else None)
 
     def _leave(self, ip: str) -> None:
         left = self._per_ip[ip] - 1

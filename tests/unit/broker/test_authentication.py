@@ -14,6 +14,7 @@ from sasl_stage import (
     API_VERSIONS,
     AUTHENTICATE,
     HANDSHAKE,
+    METADATA,
     PASSWORD,
     Client,
     Gone,
@@ -740,6 +741,33 @@ def test_a_wrong_password_in_a_new_beginning_ends_the_connection() -> None:
         assert await client.ended()
 
     played(scene, **REAUTH)
+
+
+def test_one_strangers_nonsense_does_not_hide_the_failures_of_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "moldau.broker.authentication")
+
+    def said() -> list[str]:
+        texts = [record.getMessage() for record in caplog.records]
+        caplog.clear()
+        return texts
+
+    async def scene(stage: Stage) -> None:
+        said()
+        for number in range(limits.SAID_LATELY_MAX + 100):
+            client = await stage.client("stranger")
+            client.send(request_frame(METADATA, number, 1, "test", b""))
+            assert await client.ended()
+        assert [text.split(": ")[1] for text in said()] == [
+            "not ApiVersions or SaslHandshake, but Metadata v0"
+        ]
+        await failing_s(stage, "guesser")
+        assert [text.split(": ")[1:] for text in said()] == [
+            ["authentication has failed", "PLAIN", "wrong name or password"]
+        ]
+
+    played(scene)
 
 
 # ---- quotas ---------------------------------------------------------------------------------------------------

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from moldau.base.limits import SAID_LATELY_MAX
+from moldau.base.limits import SAID_LATELY_MAX, SAID_OF_ADDRESS_MAX
 from moldau.broker.metrics.counters import Metrics
 from moldau.broker.other_protocols import HTTP, TLS, other_protocol
-from moldau.broker.server import CLIENT_TOLD_OF_EVERY_S, Server
+from moldau.broker.server import CLIENT_TOLD_OF_EVERY_S, MALFORMED_TOLD_OF_EVERY_S, Server
 from moldau.runtime.line import Line
 from moldau.wire.frames import WireError
 
@@ -164,6 +164,20 @@ def test_what_is_malformed_in_another_way_is_called_malformed(
     Stage().client_says(data)
     (sentence,) = said()
     assert sentence.startswith("closing the connection of 10.0.0.1:50000: malformed request: ")
+
+
+def test_who_sends_much_that_is_malformed_does_not_hide_others(said: Callable[[], list[str]]) -> None:
+    stage = Stage()
+    for size in range(2 * SAID_LATELY_MAX):
+        stage.client_says(struct.pack(">i", INT_MAX - size) + b"xxxx", ip=f"2001:db8::{size:x}")
+    assert len(said()) == SAID_OF_ADDRESS_MAX
+    stage.client_says(struct.pack(">i", INT_MAX) + b"xxxx", ip="10.0.0.2")
+    (sentence,) = said()
+    assert "10.0.0.2" in sentence
+    assert stage.metrics.malformed_requests == 2 * SAID_LATELY_MAX + 1
+    stage.now_s += MALFORMED_TOLD_OF_EVERY_S
+    stage.client_says(struct.pack(">i", INT_MAX) + b"xxxx", ip="2001:db8::1")
+    assert len(said()) == 1
 
 
 def test_no_length_that_a_request_may_have_by_default_is_taken_for_another_protocol() -> None:

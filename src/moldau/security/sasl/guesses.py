@@ -11,19 +11,17 @@ failed longest ago first.
 
 from __future__ import annotations
 
-from ipaddress import IPv6Address, IPv6Network, ip_address
-
 from moldau.base.limits import (
     GUESS_DELAY_S_MAX,
     GUESSES_FREE,
     GUESSES_WAITING_PER_ADDRESS_MAX,
     GUESSING_ADDRESSES_MAX,
 )
+from moldau.security.networks import network_of
 
 FORGOTTEN_AFTER_S = 60.0
 DELAY_S_MIN = 0.1
 _DOUBLINGS_MAX = 16
-_PREFIX = 64
 
 
 class _Failures:
@@ -44,12 +42,12 @@ class Guesses:
 
     def is_full(self, address: str) -> bool:
         """Whether as many of this address wait for their answers as may."""
-        known = self._failures.get(_group(address))
+        known = self._failures.get(network_of(address))
         return known is not None and known.waiting >= GUESSES_WAITING_PER_ADDRESS_MAX
 
     def failed(self, address: str, now_s: float, delay_s: float) -> float:
         """One more has failed, and waits so many seconds; `done` says when it is over."""
-        group = _group(address)
+        group = network_of(address)
         known = self._failures.pop(group, None) or _Failures()
         if now_s - known.last_s >= FORGOTTEN_AFTER_S:
             known.count = 0
@@ -64,7 +62,7 @@ class Guesses:
         return delay_s
 
     def done(self, address: str) -> None:
-        known = self._failures.get(_group(address))
+        known = self._failures.get(network_of(address))
         if known is not None and known.waiting:
             known.waiting -= 1
 
@@ -75,16 +73,3 @@ class Guesses:
             if len(failures) < GUESSING_ADDRESSES_MAX and now_s - oldest.last_s < FORGOTTEN_AFTER_S:
                 break
             del failures[group]
-
-
-def _group(address: str) -> str:
-    """Those that one machine has at hand."""
-    try:
-        parsed = ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if not isinstance(parsed, IPv6Address):
-        return address
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
-    return str(IPv6Network((int(parsed), _PREFIX), strict=False))

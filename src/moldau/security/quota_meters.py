@@ -3,8 +3,8 @@
 It follows the cluster's quotas (`change`, `clear`), and knows for a user and client id what to count, in a `Meter`.
 Whoever has no quota of a kind is not counted. Memory is bounded: counters that have been idle for their window say no
 more than new ones, and are dropped; where QUOTA_COUNTERS_MAX of a kind are in use, client ids that have no quota by
-their name and come then share one counter, those of a user among themselves. So a stranger with a million client ids
-takes little memory.
+their name and come then share one counter, those of a user among themselves, also where the quota is for a client id
+whoever its user is. So a stranger with a million client ids takes little memory, and nothing of what other users have.
 
 `version` rises when a quota or a counter goes: a meter of another version is out of date.
 """
@@ -65,26 +65,28 @@ class QuotaKind(Generic[C]):
     def counter(self, user: str, client_id: str, now_ms: int) -> C | None:
         """What counts for this client; None where it has no quota of this kind."""
         found = self.table.find(user, client_id)
-        return None if found is None else self._counter_of(found, now_ms)
+        return None if found is None else self._counter_of(found, user, now_ms)
 
-    def _counter_of(self, found: Found, now_ms: int) -> C:
+    def _counter_of(self, found: Found, user: str, now_ms: int) -> C:
         place = found.user, found.client_id
         counter = self._counters.get(place)
         if counter is None and not found.is_named:
-            place = self._place_for(*place)
+            place = self._place_for(place, user)
             counter = self._counters.get(place)
         if counter is None:
             counter = self._counters[place] = self._make(self._window, found.limit)
         counter.limit = found.limit
         return counter
 
-    def _place_for(self, user: str | None, client_id: str | None) -> _Place:
-        """Its own, or the one that it shares with others where there are too many."""
+    def _place_for(self, place: _Place, user: str) -> _Place:
+        """Its own, or the one that it shares with others where there are too many: with those of its user first."""
         count = len(self._counters)
-        is_short = max(len(user or ""), len(client_id or "")) <= QUOTA_NAME_REMEMBERED_LETTERS_MAX
+        is_short = all(len(name or "") <= QUOTA_NAME_REMEMBERED_LETTERS_MAX for name in place)
         if count < QUOTA_COUNTERS_MAX and is_short:
-            return user, client_id
-        if client_id is not None and user is not None and count < 2 * QUOTA_COUNTERS_MAX:
+            return place
+        _, client_id = place
+        is_users = client_id is not None and len(user) <= QUOTA_NAME_REMEMBERED_LETTERS_MAX
+        if is_users and (count < 2 * QUOTA_COUNTERS_MAX or (user, SHARED) in self._counters):
             return user, SHARED
         return SHARED, SHARED
 

@@ -254,6 +254,25 @@ def test_a_million_client_ids_fill_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(stage.meters.produce) == 12
 
 
+def test_the_client_ids_of_one_user_take_nothing_from_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where each client id has a quota, whoever its user is."""
+    monkeypatch.setattr(quota_meters, "QUOTA_COUNTERS_MAX", 10)
+    stage = Stage()
+    stage.put(None, DEFAULT, producer_byte_rate=100)
+    for number in range(50):
+        rate = stage.meter("stranger", f"id {number}").produce
+        assert rate is not None
+        rate.record(1e9, stage.now_ms)
+    for client_id in ("app", "x" * 30_000):
+        honest = stage.meter("honest", client_id).produce
+        assert honest is not None and honest.throttle_ms(stage.now_ms) == 0
+        assert honest is stage.meter("honest", "another").produce
+    for number in range(50):
+        assert stage.meter(f"user {number}", "new").produce is not None
+    assert len(stage.meters.produce) <= 2 * 10 + 1
+    assert stage.meter("honest", "app").produce is honest, "who has a count keeps it"
+
+
 def test_so_many_users_fill_nothing_either(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quota_meters, "QUOTA_COUNTERS_MAX", 10)
     stage = Stage()

@@ -345,7 +345,8 @@ AUTHENTICATION_FRAMES_MAX = 10
 """How long a client may take to say who it is, and with how many frames. Four are enough for every mechanism."""
 
 AUTHENTICATING_MAX = 2_000
-"""Connections that have not said who they are; with more, the oldest is closed. A client needs milliseconds."""
+"""Connections that have not said who they are; with more, the oldest of the address that has the most is closed. A
+client needs milliseconds."""
 
 GUESSES_FREE = 5
 GUESS_DELAY_S_MAX = 2.0

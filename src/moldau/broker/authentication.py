@@ -38,6 +38,7 @@ from moldau.broker.connection import REQUEST_BYTES_MIN, Connection
 from moldau.broker.metrics.counters import UNTIMED, Metrics
 from moldau.broker.seldom import SeldomOfEach
 from moldau.broker.slot import Answer, Slot
+from moldau.broker.strangers import Strangers
 from moldau.broker.token_keys import Fetch, TokenChecker
 from moldau.config.sasl import SaslSettings
 from moldau.metadata.image import ClusterImage
@@ -166,8 +167,7 @@ class Authentication:
         self._held: deque[_Held] = deque()
         self._is_looking = False
         """Whether some that are held are about to be looked at."""
-        self._unknown: dict[Connection, float] = {}
-        """Since when, in the order of arrival; some of those that are closed may still be in it."""
+        self._strangers = Strangers()
         self._sweep: Timer | None = None
         self._tells_of = SeldomOfEach(self.clock, TOLD_EVERY_S, SAID_OF_ADDRESS_MAX)
 
@@ -179,10 +179,14 @@ class Authentication:
         connection.dispatch = Gate(self, listener, None)
         connection.is_stranger = True
         connection.frame_bytes_max = listener.settings.receive_bytes_max
-        if len(self._unknown) >= AUTHENTICATING_MAX:
+        if len(self._strangers) >= AUTHENTICATING_MAX:
             self._make_room()
-        self._unknown[connection] = self.clock.monotonic()
+        self._strangers.add(connection, self.clock.monotonic())
         self._keep_sweeping()
+
+    def farewell(self, connection: Connection) -> None:
+        """It is closed."""
+        self._strangers.remove(connection)
 
     def close(self) -> None:
         if self._sweep is not None:
@@ -195,7 +199,7 @@ class Authentication:
 
     def known(self, connection: Connection) -> None:
         """It has said who it is."""
-        self._unknown.pop(connection, None)
+        self._strangers.remove(connection)
         self.metrics.authentications += 1
 
     def tell(self, connection: Connection, what: str, but: str = "") -> None:
@@ -234,7 +238,6 @@ class Authentication:
 
     def _end(self, connection: Connection, slot: Slot, answer: bytes | None, address: str) -> None:
         self._guesses.done(address)
-        self._unknown.pop(connection, None)
         if not connection.is_closed:
             slot.fill(answer)
             connection.close(None)
@@ -267,24 +270,15 @@ class Authentication:
 
     def end_strangers(self, number_max: int) -> int:
         """Others find no room at all: end some that have not said in SILENT_S_MAX who they are."""
-        oldest_s = self.clock.monotonic() - SILENT_S_MAX
-        late: list[Connection] = []
-        for connection, since_s in self._unknown.items():
-            if since_s > oldest_s or len(late) == number_max:
-                break
-            late.append(connection)
+        late = self._strangers.since(self.clock.monotonic() - SILENT_S_MAX, number_max)
         for connection in late:
-            del self._unknown[connection]
             connection.close(None)
         return len(late)
 
     def _make_room(self) -> None:
-        self._unknown = {one: since_s for one, since_s in self._unknown.items() if not one.is_closed}
-        if len(self._unknown) >= AUTHENTICATING_MAX:
-            oldest = next(iter(self._unknown))
-            del self._unknown[oldest]
-            self.tell(oldest, "it has not said who it is, and there are many like it")
-            oldest.close(None)
+        one = self._strangers.one_of_most()
+        self.tell(one, "it has not said who it is, and there are many like it")
+        one.close(None)
 
     def _keep_sweeping(self) -> None:
         if self._sweep is None:
@@ -293,15 +287,11 @@ class Authentication:
     def _end_late(self) -> None:
         self._sweep = None
         oldest_s = self.clock.monotonic() - AUTHENTICATION_S_MAX
-        while self._unknown:
-            connection, since_s = next(iter(self._unknown.items()))
-            if not connection.is_closed and since_s > oldest_s:
-                break
-            del self._unknown[connection]
+        for connection in self._strangers.since(oldest_s, AUTHENTICATING_MAX):
             self._end_in_vain(connection)
         while self._held and self._held[0].since_s <= oldest_s:  # also of those who say again who they are
             self._end_in_vain(self._held.popleft().slot.connection)
-        if self._unknown or self._held:
+        if self._strangers or self._held:
             self._keep_sweeping()
 
     def _end_in_vain(self, connection: Connection) -> None:

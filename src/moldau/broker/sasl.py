@@ -21,7 +21,7 @@ def authentication_of(
     from moldau.broker.authentication import Authentication
 
     found = Authentication(broker, dispatch, config.sasl, frame_bytes_max=server.frame_bytes_max)
-    server.welcome, server.end_strangers = found.welcome, found.end_strangers
+    server.welcome, server.farewell, server.end_strangers = found.welcome, found.farewell, found.end_strangers
     return found
 
 

@@ -121,6 +121,8 @@ class Server:
         """By listener."""
         self.welcome: Callable[[Connection], object] = lambda _connection: None
         """Called for each connection before anything of it is served."""
+        self.farewell: Callable[[Connection], object] = lambda _connection: None
+        """Called for each that is closed before it has said who it is."""
         self.end_strangers: Callable[[int], int] = lambda _number_max: 0
         """End some that have not said who they are, and could have by now; says how many there were."""
         self.connections_max = connections_max
@@ -316,6 +318,8 @@ class Server:
         self.line.this_turn.spend(self.clock.monotonic() - start_s)
 
     def on_connection_closed(self, connection: Connection) -> None:
+        if connection.is_stranger:
+            self.farewell(connection)
         if self.connections.pop(connection, self) is self:
             return
         self._leave(connection.stream.peer[0])

@@ -440,6 +440,22 @@ def test_the_number_of_those_who_have_not_said_who_they_are_is_bounded(
     played(scene)
 
 
+def test_one_address_with_many_strangers_pushes_out_nobody_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("moldau.broker.authentication.AUTHENTICATING_MAX", 5)
+
+    async def scene(stage: Stage) -> None:
+        honest = [await stage.client(host) for host in ("one", "two")]
+        crowd = [await stage.client("crowd") for _ in range(20)]
+        for client in crowd[:-3]:
+            assert await client.ended()
+        for client in (*honest, crowd[-1]):
+            assert not (await client.log_in("PLAIN")).error_code
+
+    played(scene)
+
+
 def test_strangers_make_room_where_there_is_no_more() -> None:
     """Who has said something, but not who it is, does not keep others out for as long as it may take."""
 

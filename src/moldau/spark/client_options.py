@@ -78,6 +78,11 @@ JAVA_CLASSES = frozenset(
         "ssl.trustmanager.algorithm",
     }
 )
+TOKEN_HANDLERS = frozenset(
+    f"org.apache.kafka.common.security.oauthbearer.{package}OAuthBearerLoginCallbackHandler"
+    for package in ("", "secured.")
+)
+"""Kafka's own, which gets tokens from an address: a class that moved between packages."""
 INSTEAD = {
     "partitioner.class": " Use a column `partition`, or kafka.partitioner with a name that librdkafka knows."
 }
@@ -104,12 +109,14 @@ def client_config(options: Mapping[str, str], role: Role) -> Config:
     """librdkafka's configuration for a client of that role; `options` are those of `kafka_options`."""
     config: Config = {}
     for name, value in options.items():
-        if name in JAVA_CLASSES:
+        if name == "sasl.login.callback.handler.class" and value in TOKEN_HANDLERS:
+            config["sasl.oauthbearer.method"] = "oidc"  # what it does, librdkafka does itself
+        elif name in JAVA_CLASSES:
             raise ValueError(
                 f"Kafka option '{name}' is not supported: it is made for Kafka's Java client, and there is none here."
                 + INSTEAD.get(name, "")
             )
-        if name in NO_COUNTERPART:
+        elif name in NO_COUNTERPART:
             LOG.warning("Kafka option '%s' tunes the Java client alone: it is left out", name)
         elif name in TRANSLATIONS:
             config |= TRANSLATIONS[name](value, options, role)

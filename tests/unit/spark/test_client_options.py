@@ -168,6 +168,13 @@ def test_a_jaas_config_of_another_kind_is_refused_without_repeating_its_secrets(
     assert "secret" not in str(refusal.value)
 
 
+@pytest.mark.parametrize("package", ["", "secured."])
+def test_kafkas_own_way_to_tokens_is_librdkafkas(package: str) -> None:
+    handler = f"org.apache.kafka.common.security.oauthbearer.{package}OAuthBearerLoginCallbackHandler"
+    config = client_config({"sasl.login.callback.handler.class": handler}, "consumer")
+    assert config == {"sasl.oauthbearer.method": "oidc"}
+
+
 def test_a_misspelt_jaas_config_is_refused_without_repeating_its_secrets() -> None:
     misspelt = "a.b.PlainLoginModule required username='ann' password='secret'"
     with pytest.raises(

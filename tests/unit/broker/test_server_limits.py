@@ -39,6 +39,7 @@ class FakeConnection:
 
     is_idle = True
     is_silent = True
+    is_stranger = False
     is_closed = False
     client_software = None
 

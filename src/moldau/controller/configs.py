@@ -31,6 +31,7 @@ from moldau.controller.slices import Portion, Slices, times_named
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.records import NOWHERE, ConfigChanged, ConfigResource, Position, ResourceType
 
+NAMED_TWICE = "Each resource must appear at most once."
 INTERVAL_MS_MIN, INTERVAL_MS_MAX = 100, 3_600_000
 LOCKED_OUT = (
     "Invalid value org.apache.kafka.common.config.ConfigException: Invalid max.connections 0 for configuration "
@@ -91,7 +92,7 @@ def decide_alter(
             yield
         try:
             if times[asked.type, asked.name] > 1:
-                raise _bad_request("Each resource must appear at most once.")
+                raise _bad_request(NAMED_TWICE)
             record = _alter(image, config, asked)
             outcomes.append(AlterOutcome(asked.type, asked.name, ErrorCode.none, None, record))
         except KafkaError as error:

@@ -15,8 +15,10 @@ from moldau.broker.handlers.alter_configs import CONFIGS_LOOKED_AT, answer_for, 
 from moldau.broker.interface import AdminBroker, Request, RequestContext
 from moldau.broker.loggers import alter_loggers
 from moldau.broker.paced import paced
-from moldau.controller.configs import Alteration, Alterations, AlterOutcome
+from moldau.controller.configs import NAMED_TWICE, Alteration, Alterations, AlterOutcome
+from moldau.controller.slices import times_named
 from moldau.metadata.records import ResourceType
+from moldau.runtime.line import in_line
 from moldau.security.acls import Operation, Resource
 from moldau.security.rights import right
 
@@ -40,11 +42,13 @@ async def handle(broker: AdminBroker, context: RequestContext, request: Request)
     resources = [asked for asked in resources if (asked.type, asked.name) not in denied]
     validate_only = request.validate_only
     kept = [asked for asked in resources if asked.type != ResourceType.BROKER_LOGGER]
+    loggers = [asked for asked in resources if asked.type == ResourceType.BROKER_LOGGER]
+    times = await in_line(context, times_named(loggers, lambda asked: asked.name))
     outcomes = iter(await broker.controller.alter_configs(kept, validate_only=validate_only) if kept else ())
 
     def outcome_for(asked: Alterations) -> AlterOutcome:
         if asked.type == ResourceType.BROKER_LOGGER:
-            return _alter_loggers(broker, asked, validate_only)
+            return _alter_loggers(broker, asked, validate_only, is_named_twice=times[asked.name] > 1)
         return next(outcomes)
 
     answers = await paced(context, outcome_for, resources)
@@ -62,8 +66,13 @@ def _alterations(asked: Request) -> Alterations:
     )
 
 
-def _alter_loggers(broker: AdminBroker, asked: Alterations, validate_only: bool) -> AlterOutcome:
+def _alter_loggers(
+    broker: AdminBroker, asked: Alterations, validate_only: bool, *, is_named_twice: bool
+) -> AlterOutcome:
+    """Whether what is named twice may be altered, nobody has asked (`denials`)."""
     try:
+        if is_named_twice:
+            raise KafkaError(ErrorCode.invalid_request, NAMED_TWICE)
         _check_node(broker, asked.name)
         alter_loggers(asked.changes, validate_only=validate_only)
         return AlterOutcome(asked.type, asked.name, ErrorCode.none, None, None)

@@ -6,6 +6,7 @@ that are kept, data that waits, brokers that follow, and those who pretend to be
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from moldau.wire.schema import message_class
 HERE, ELSEWHERE = "127.0.0.1", "127.0.0.2"
 ANYONE = "User:ANONYMOUS"
 TOPIC, GROUP, CLUSTER, TXN = 2, 3, 4, 5
+LOGGER = 8
 ALL, READ, WRITE, CREATE, DESCRIBE = 2, 3, 4, 5, 8
 LITERAL, PREFIXED = 3, 4
 IN_FORCE_S = 1.0
@@ -268,6 +270,20 @@ def test_the_apis_between_brokers_are_closed_to_others(stranger: Asker) -> None:
     _, position = parse_response_header(frame, CLUSTER_KEY, CLUSTER_VERSION)
     answer, pieces = parse_answer(frame[position:])
     assert (answer["error"], pieces) == (denied, [])
+
+
+def test_a_logger_that_is_named_twice_is_altered_by_nobody(admin: Asker, stranger: Asker) -> None:
+    (broker,) = admin.ask("DescribeCluster", 0, {}).brokers
+    config = {"name": "moldau.test.twice", "config_operation": 0, "value": "FATAL"}
+    logger = logging.getLogger(config["name"])
+    resource = {"resource_type": LOGGER, "resource_name": str(broker.broker_id), "configs": [config]}
+    for asker in (stranger, admin):
+        answer = asker.ask("IncrementalAlterConfigs", 1, {"resources": [resource, resource]})
+        told = {(int(one.error_code), one.error_message) for one in answer.responses}
+        assert told == {(int(ErrorCode.invalid_request), "Each resource must appear at most once.")}
+    assert logger.level == logging.NOTSET
+    (denied,) = stranger.ask("IncrementalAlterConfigs", 1, {"resources": [resource]}).responses
+    assert denied.error_code == ErrorCode.cluster_authorization_failed
 
 
 def test_every_broker_follows_and_the_controller_decides_for_who_has_asked_another() -> None:

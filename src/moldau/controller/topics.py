@@ -49,6 +49,7 @@ from moldau.metadata.records import (
 PARTITIONS_PER_BROKER = "moldau.max.partitions.per.broker"
 TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
 METADATA_TOPIC = "__cluster_metadata"
+NOT_HERE = "This server does not host this topic-partition."
 _DEFAULT = -1
 REPLICAS_WEIGHING_1 = 16
 TOPIC_WEIGHT = 5
@@ -402,9 +403,7 @@ def _referenced(image: ClusterImage, reference: TopicReference) -> Topic:
     if topic_id is not None and (topic := image.topic_by_id.get(topic_id)) is not None:
         return topic
     if topic_id is None:
-        raise KafkaError(
-            ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition."
-        )
+        raise KafkaError(ErrorCode.unknown_topic_or_partition, NOT_HERE)
     raise KafkaError(ErrorCode.unknown_topic_id, "This server does not host this topic ID.")
 
 

@@ -17,7 +17,7 @@ from moldau.broker.interface import AdminBroker, Request, RequestContext
 from moldau.broker.paced import paced
 from moldau.broker.throttling import mutations_of
 from moldau.controller.slices import times_named
-from moldau.controller.topics import DeleteOutcome, TopicReference
+from moldau.controller.topics import NOT_HERE, DeleteOutcome, TopicReference
 from moldau.runtime.line import in_line
 from moldau.security.acls import Operation, Resource
 from moldau.security.rights import right
@@ -75,14 +75,19 @@ async def _asked(
 def _denial(
     broker: AdminBroker, context: RequestContext, topic: TopicReference
 ) -> DeletableTopicResult | None:
-    """By a name that may not be described, nothing is said of it; by an id, not its name."""
+    """By a name that may not be described, nothing is said of it; by an id, not its name. A name that is not there is
+    not passed on where it may not be deleted: it may be there by the time at which the controller decides.
+    """
     known = broker.controller.image.topic_by_id.get(topic.topic_id) if topic.topic_id is not None else None
     name = topic.name
     if name is not None and topic.topic_id is None:
-        if may(broker, context, DESCRIBE_TOPIC, name) and (
-            name not in broker.controller.image.topics or may(broker, context, DELETE_TOPIC, name)
-        ):
-            return None
+        if may(broker, context, DESCRIBE_TOPIC, name):
+            if name not in broker.controller.image.topics:
+                if may_quietly(broker, context, DELETE_TOPIC, name):
+                    return None
+                return DeletableTopicResult(name, None, ErrorCode.unknown_topic_or_partition, NOT_HERE)
+            if may(broker, context, DELETE_TOPIC, name):
+                return None
     elif name is None and known is not None:
         if may(broker, context, DELETE_TOPIC, known.name):
             return None

@@ -4,12 +4,14 @@ versions.
 
 from __future__ import annotations
 
+from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from moldau.base.errors import ErrorCode
+from moldau.broker.guard import Guard
 from moldau.broker.handlers import (
     create_partitions,
     create_topics,
@@ -18,6 +20,18 @@ from moldau.broker.handlers import (
     describe_log_dirs,
     describe_topic_partitions,
 )
+from moldau.controller.topics import NewTopic
+from moldau.security.acls import (
+    Entry,
+    Operation,
+    Pattern,
+    Permission,
+    Resource,
+    ResourcePattern,
+    resource_key,
+    text_of,
+)
+from moldau.security.authorizer import Authorizer
 
 from .admin_broker import AdminBroker, versions
 
@@ -87,6 +101,31 @@ def test_a_topic_is_deleted_by_id_and_told_with_its_name() -> None:
     topics = (SimpleNamespace(name=None, topic_id=topic_id),)
     (response,) = broker.ask(delete_topics, 6, topics=topics, timeout=1000).responses
     assert (response.name, response.topic_id, response.error_code) == ("a", topic_id, ErrorCode.none)
+
+
+def test_a_topic_that_comes_meanwhile_is_not_deleted_by_who_may_only_describe_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = AdminBroker()
+    authorizer = Authorizer()
+    key = resource_key(ResourcePattern(Resource.TOPIC, Pattern.PREFIXED, "new"))
+    entry = Entry("User:alice", "*", Operation.DESCRIBE, Permission.ALLOW)
+    deque(authorizer.take_over({key: {text_of(entry): ""}}), maxlen=0)
+    broker.guard = Guard(authorizer, SimpleNamespace(monotonic=lambda: 0.0))  # type: ignore[arg-type]
+    delete = broker.controller.delete_topics
+
+    async def later(topics: Any, **more: Any) -> Any:
+        await broker.controller.create_topics([NewTopic("newborn", 1)])
+        return await delete(topics, **more)
+
+    monkeypatch.setattr(broker.controller, "delete_topics", later)
+    names = ("newborn", "hidden")
+    answer = broker.ask(delete_topics, 5, principal="User:alice", topic_names=names, timeout=1000)
+    assert {one.name: one.error_code for one in answer.responses} == {
+        "newborn": ErrorCode.unknown_topic_or_partition,
+        "hidden": ErrorCode.topic_authorization_failed,
+    }
+    assert "newborn" in broker.image.topics
 
 
 @pytest.mark.parametrize(

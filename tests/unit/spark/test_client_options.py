@@ -11,6 +11,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from moldau.security.certificates import KeyKind, Pair, certificate_pem, new_authority, new_key
+from moldau.spark.blocks.client_settings import client_of
+from moldau.spark.blocks.settings import ReadSettings
 from moldau.spark.client_options import (
     JAVA_CLASSES,
     NO_COUNTERPART,
@@ -19,6 +21,8 @@ from moldau.spark.client_options import (
     client_config,
     kafka_options,
 )
+from moldau.spark.source.options import parse_options
+from moldau.spark.topic_sink.options import SinkOptions
 
 
 def test_the_kafka_options_are_those_with_the_prefix_without_it() -> None:
@@ -209,3 +213,22 @@ def test_a_name_that_nobody_knows_is_refused(role: Role) -> None:
 def test_a_number_that_is_none_is_named() -> None:
     with pytest.raises(ValueError, match=r"^Kafka option 'buffer\.memory' must be a number, not 'much'$"):
         client_config({"buffer.memory": "much"}, "producer")
+
+
+def test_a_password_is_in_no_repr() -> None:
+    login = 'a.b.PlainLoginModule required username="ann" password="secret";'
+    given = {
+        "kafka.bootstrap.servers": "a:1",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": login,
+    }
+    config = client_config(kafka_options(given), "consumer")
+    assert config["sasl.password"] == "secret"
+    holders = [
+        parse_options(given | {"subscribe": "t"}, is_stream=True),
+        SinkOptions.of(given, streaming=True),
+        ReadSettings("a:1", None, config),
+        client_of(config | {"ssl.key.pem": "secret"}),
+    ]
+    assert all("secret" not in repr(holder) for holder in holders)

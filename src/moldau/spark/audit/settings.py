@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from moldau.audit.comparison import Rules
 from moldau.audit.messages import TOPIC
@@ -26,7 +26,7 @@ class AuditSettings:
     topics: tuple[str, ...]
     tables: Mapping[str, tuple[str, ...]]
     """By topic, the folders of the tables that keep its records; together they keep each once."""
-    kafka: Mapping[str, str]
+    kafka: Mapping[str, str] = field(repr=False)
     """The options `kafka.*` of the source."""
     group: str
     """To which the flows commit how far they have come."""

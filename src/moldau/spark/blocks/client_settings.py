@@ -40,7 +40,7 @@ class Tls:
     certificate_location: str | None = None
     certificate_pem: str | None = None
     key_location: str | None = None
-    key_pem: str | None = None
+    key_pem: str | None = field(default=None, repr=False)
     key_password: str | None = field(default=None, repr=False)
     ciphers: str | None = None
     is_verified: bool = True

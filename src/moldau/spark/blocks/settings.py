@@ -48,7 +48,7 @@ class ReadSettings:
 
     bootstrap_servers: str
     schema: pyarrow.Schema
-    client_config: Mapping[str, str] = field(default_factory=dict)
+    client_config: Mapping[str, str] = field(default_factory=dict, repr=False)
     read_committed: bool = False
     fail_on_data_loss: bool = True
     timeout_ms: int = TIMEOUT_MS

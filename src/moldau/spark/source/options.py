@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 from uuid import uuid4
 
@@ -136,7 +136,7 @@ class SourceOptions:
     dead_letter_topic: str | None
     mode: str | None
     """What becomes of values that are not of their format; None: the option is not given, which is PERMISSIVE."""
-    kafka: dict[str, str]
+    kafka: dict[str, str] = field(repr=False)
     """The options `kafka.*` without that prefix, in Java's words or librdkafka's."""
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from moldau.spark.client_options import Config, check_client_config, client_config, kafka_options
@@ -44,9 +44,9 @@ DEFAULTS = {
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
     topic: str | None
-    producer: Config
+    producer: Config = field(repr=False)
     """librdkafka's, without a transactional id."""
-    admin: Config
+    admin: Config = field(repr=False)
     exactly_once: bool
     application: str | None
     """Whose versions they are, where the options say it: txnAppId. A streaming query has its own id."""

@@ -6,11 +6,9 @@ What each security protocol and mechanism does, on Apache Kafka, is in test_spar
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -175,25 +173,6 @@ def test_the_page_on_secured_clusters_is_true(
     known: dict[str, Any] = {"spark": spark_with_connector}
     exec(block.replace("localhost:9092", cluster.bootstrap_servers), known)
     assert values_of(batch(spark_with_connector, OURS, java(cluster), "copies")) == sorted(VALUES)
-
-
-def test_moldau_sql_takes_a_profile(requires_spark: None, cluster: Cluster, tmp_path: Path) -> None:
-    settings = "".join(f"{name}={value}\n" for name, value in cluster.client_settings().items())
-    profiles = tmp_path / "moldau" / "profiles"
-    profiles.mkdir(parents=True)
-    (profiles / "shop.properties").write_text(settings)
-    (profiles / "shop.properties").chmod(0o600)
-    command = "from moldau.cli import main; main()"
-    query = "SELECT count(*) AS n FROM numbers"
-    run = subprocess.run(
-        [sys.executable, "-c", command, "sql", "--profile", "shop", "-e", query, "--csv"],
-        env=os.environ | {"XDG_CONFIG_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert run.stdout.split() == ["n", str(len(VALUES))], run.stderr
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from bench.server import MoldauServer
+from moldau.testing import Cluster
 from spark.source_topics import Topics
 from terminal import CTRL_C, CTRL_D, ENTER, TAB, UP, Terminal
 
@@ -144,6 +146,30 @@ def test_a_streaming_table_of_a_script_runs_until_it_is_told_to_end(topics: Topi
     assert run.returncode == 0, errors
     assert out == "teas is started, and writes to the topic teas.\n"
     assert errors.splitlines()[-1] == "teas is stopped"
+
+
+def test_a_profile_leads_to_a_cluster_with_tls_and_passwords(requires_spark: None, tmp_path: Path) -> None:
+    profiles = tmp_path / "moldau" / "profiles"
+    profiles.mkdir(parents=True)
+    with Cluster(secure=True, topics={"orders": 1}) as cluster:
+        settings = cluster.client_settings()
+        producer = Producer(settings)
+        for order in ORDERS:
+            producer.produce("orders", order)
+        assert producer.flush(DEADLINE_S) == 0
+        profile = profiles / "shop.properties"
+        profile.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        profile.chmod(0o600)
+        query = "SELECT count(*) AS n FROM orders"
+        run = subprocess.run(
+            [*MOLDAU, "sql", "--profile", "shop", "-e", query, "--csv"],
+            env=os.environ | {"XDG_CONFIG_HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+    assert run.stdout.split() == ["n", str(len(ORDERS))], run.stderr
 
 
 def read_first(topics: Topics, topic: str) -> Any:

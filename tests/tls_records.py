@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import struct
+from collections.abc import Iterable
 from pathlib import Path
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -22,11 +23,11 @@ def client_secret(key_log: Path) -> bytes:
     return bytes.fromhex(line.split()[2])
 
 
-def records(secret: bytes, inner: bytes, count: int) -> bytes:
-    """The first records of a client, all with this in them."""
+def records(secret: bytes, inners: Iterable[bytes]) -> bytes:
+    """The first records of a client, with these in them."""
     made, sequence = [], 0
     cipher, iv = _keys(secret)
-    for _ in range(count):
+    for inner in inners:
         head = b"\x17\x03\x03" + struct.pack(">H", len(inner) + 16)
         nonce = bytes(one ^ other for one, other in zip(iv, struct.pack(">4xQ", sequence), strict=True))
         made.append(head + cipher.encrypt(nonce, inner, head))

@@ -23,7 +23,13 @@ from certificates import CLIENT, SERVER, Authority, Issued
 from contract.streams import HERE, readable, receive, receive_to_the_end, send_all, writable
 from moldau.runtime.ports import Runtime, Stream
 from moldau.runtime.real import close_runtime, new_event_loop, real_runtime, tls_context, tls_turn
-from moldau.runtime.real.tls import RECEIVE_BYTES_MAX, RECORD_BYTES, RealTlsStream
+from moldau.runtime.real.tls import (
+    BARREN_RECORDS_MAX,
+    OUT_BYTES_MAX,
+    RECEIVE_BYTES_MAX,
+    RECORD_BYTES,
+    RealTlsStream,
+)
 from moldau.runtime.real.tls_context import RealTlsContext
 from moldau.runtime.tls import ClientAuth, TlsContext, TlsError, TlsSettings, TlsSettingsError, TlsStream
 from tls_records import ANSWERED_CHANGE_OF_KEYS, CHANGE_OF_KEYS, ONE_BYTE, client_secret, records
@@ -650,19 +656,24 @@ def test_nonsense_before_and_after_a_handshake_ends_that_connection_alone(
     assert [record for record in caplog.records if record.exc_info] == []
 
 
-@pytest.mark.parametrize("inner", [CHANGE_OF_KEYS, ANSWERED_CHANGE_OF_KEYS, ONE_BYTE])
-def test_changes_of_keys_and_tiny_records_by_the_thousand_hold_up_nobody(
-    tmp_path: Path, inner: bytes
-) -> None:
+MIXED = {
+    "changes of keys": [*[CHANGE_OF_KEYS] * BARREN_RECORDS_MAX, ONE_BYTE],
+    "changes of keys that are answered": [*[ANSWERED_CHANGE_OF_KEYS] * BARREN_RECORDS_MAX, ONE_BYTE],
+    "bytes": [ONE_BYTE],
+}
+
+
+@pytest.mark.parametrize("kind", MIXED)
+def test_changes_of_keys_and_tiny_records_by_the_thousand_hold_up_nobody(tmp_path: Path, kind: str) -> None:
     """OpenSSL left alone with a socket would take a hundred milliseconds for these in one call."""
-    count = 10_000
+    rounds = 10_000 // len(MIXED[kind])
 
     async def main(runtime: Runtime) -> None:
         place = Place(runtime)
         with socket.create_connection((HERE, place.port)) as raw:
             secured = await runtime.tasks.in_thread(handshake, raw, tmp_path / "keys")
             server = await place.accepted()
-            data = records(client_secret(tmp_path / "keys"), inner, count)
+            data = records(client_secret(tmp_path / "keys"), MIXED[kind] * rounds)
             longest_s, received, buffer = 0.0, 0, bytearray(256 * 1024)
             sending = runtime.tasks.in_thread(socket.socket.sendall, secured, data + b"end")
             done = asyncio.Event()
@@ -682,7 +693,7 @@ def test_changes_of_keys_and_tiny_records_by_the_thousand_hold_up_nobody(
             socket.socket.shutdown(secured, socket.SHUT_WR)
             await asyncio.wait_for(done.wait(), PATIENCE_S)
             secured.close()
-        assert received == (count if inner == ONE_BYTE else 0)
+        assert received == rounds
         assert longest_s < 0.02
 
     run(main)
@@ -714,6 +725,77 @@ def test_streams_that_have_much_share_a_turn_and_none_is_left_out(monkeypatch: p
         await asyncio.wait_for(done.wait(), PATIENCE_S)
 
     run(main)
+
+
+def test_records_that_carry_nothing_end_the_connection_when_too_many_come_in_a_row(tmp_path: Path) -> None:
+    async def main(runtime: Runtime) -> None:
+        place = Place(runtime)
+        with socket.create_connection((HERE, place.port)) as raw:
+            secured = await runtime.tasks.in_thread(handshake, raw, tmp_path / "keys")
+            server = await place.accepted()
+            inners = [ONE_BYTE, *[CHANGE_OF_KEYS] * (BARREN_RECORDS_MAX + 1), ONE_BYTE]
+            socket.socket.sendall(secured, records(client_secret(tmp_path / "keys"), inners))
+            assert await receive(server, 1) == b"x"
+            with pytest.raises(ConnectionAbortedError, match="too many records that carry nothing"):
+                await receive(server, 1)
+            secured.close()
+
+    run(main)
+
+
+def test_a_client_that_reads_no_answers_to_its_changes_of_keys_is_not_decrypted_any_more(
+    tmp_path: Path,
+) -> None:
+    """What OpenSSL answers is held up to a bound, and what the client sends arrives whole once it reads."""
+    rounds = 2000
+
+    async def main(runtime: Runtime) -> None:
+        place = Place(runtime)
+        with socket.socket() as raw:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            await runtime.tasks.in_thread(raw.connect, (HERE, place.port))
+            secured = await runtime.tasks.in_thread(handshake, raw, tmp_path / "keys")
+            server = await place.accepted()
+            assert isinstance(server, RealTlsStream)
+            server._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+            inners = MIXED["changes of keys that are answered"] * rounds
+            data = records(client_secret(tmp_path / "keys"), inners)
+            sending = runtime.tasks.in_thread(socket.socket.sendall, secured, data)
+            got, calls, held, done = bytearray(), 0, 0, asyncio.Event()
+
+            def on_readable() -> None:
+                nonlocal calls, held
+                calls += 1
+                with contextlib.suppress(BlockingIOError):
+                    buffer = bytearray(100_000)
+                    got.extend(buffer[: server.recv_into(buffer)])
+                held = max(held, len(server._out) + server._outgoing.pending)
+                if len(got) == rounds:
+                    done.set()
+
+            server.watch_readable(on_readable)
+            while held <= OUT_BYTES_MAX:
+                await runtime.tasks.sleep(0.001)
+            await runtime.tasks.sleep(0.2)
+            before = calls, len(got)
+            await runtime.tasks.sleep(0.1)
+            assert (calls, len(got)) == before
+            assert len(got) < rounds
+            reading = runtime.tasks.in_thread(read_to_the_end, secured)
+            await sending
+            await asyncio.wait_for(done.wait(), PATIENCE_S)
+            assert held < OUT_BYTES_MAX + 1024
+            server.close()
+            await reading
+            secured.close()
+
+    run(main)
+
+
+def read_to_the_end(secured: ssl.SSLSocket) -> None:
+    with contextlib.suppress(ConnectionError):
+        while socket.socket.recv(secured, 65536):
+            pass
 
 
 def handshake(raw: socket.socket, key_log: Path) -> ssl.SSLSocket:

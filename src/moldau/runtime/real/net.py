@@ -22,8 +22,9 @@ from typing import Any
 from moldau.runtime.ports import Address, Buffer, File, Stream
 from moldau.runtime.real.features import Features
 from moldau.runtime.real.files import RealFile, accepted_streams_bound
-from moldau.runtime.real.tls import Handshakes, RealTlsStream
+from moldau.runtime.real.tls import RealTlsStream
 from moldau.runtime.real.tls_context import RealTlsContext, check_together
+from moldau.runtime.real.tls_steps import Handshakes
 from moldau.runtime.tls import TlsContext, TlsError, TlsSettings, TlsStream
 
 logger = logging.getLogger("moldau.net")

@@ -5,11 +5,12 @@ left, though the socket has none; a buffer is filled over several records; bytes
 again first, as every caller does anyway. An end without a farewell is an end: frames have lengths.
 
 OpenSSL reads and writes memory here, one record after the other: left to itself with a socket, it stays in one call for
-as long as records come that carry nothing, and a client may send a hundred thousand changes of keys in a second.
+as long as records come that carry nothing, and a client may send a hundred thousand changes of keys in a second. A
+few in a row are enough for whoever is honest; more of them end the connection. OpenSSL answers some by itself: while
+the other side does not take what is encrypted for it, nothing more is decrypted.
 
-The handshake computes in a thread, which does not hold the interpreter: a signature takes a millisecond, with a large
-key six. STEPS_AT_ONCE at a time, in the order in which clients have spoken. A client that says nothing, or sends byte
-by byte, takes no thread: a step begins when a whole record is there. How long and how many at once is the caller's.
+The handshake computes in a thread (`tls_steps`). A client that says nothing, or sends byte by byte, takes none: a step
+begins when a whole record is there. How long and how many at once is the caller's.
 
 Records of files are read and then encrypted. OpenSSL can leave encryption to the kernel (OP_ENABLE_KTLS, Python 3.12),
 where `os.sendfile` would go past the process again; that is not built, and needs OpenSSL to have the socket.
@@ -21,29 +22,29 @@ import asyncio
 import errno
 import socket
 import ssl
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from enum import Enum
-from functools import partial
 from typing import Any, cast
 
 from moldau.runtime.ports import Address, Buffer, File
 from moldau.runtime.real.tls_context import RealTlsContext
 from moldau.runtime.real.tls_errors import as_connection_error, as_tls_error
-from moldau.runtime.real.tls_turn import Turn
+from moldau.runtime.real.tls_steps import Handshakes, Next, Step
 from moldau.runtime.tls import TlsEnded, TlsError
 
 RECORD_BYTES = 16 * 1024
 RECEIVE_BYTES_MAX = 256 * 1024
 """Decrypted in one call: some 0.3 ms."""
+BARREN_RECORDS_MAX = 32
+"""One after the other that carry nothing (changes of keys, handshakes begun anew); one more ends the connection."""
 RAW_BYTES_MAX = 32 * 1024
 """Received at once, and held for a connection until it is decrypted."""
 SEND_BYTES_MAX = 256 * 1024
 PIECE_BYTES = 32 * 1024
 """Encrypted at once, and held for a connection until the socket takes it."""
+OUT_BYTES_MAX = 2 * PIECE_BYTES
+"""Encrypted and not taken: a piece, and what OpenSSL answers by itself. Nothing is decrypted while it is more."""
 FILE_PIECE_BYTES = 64 * 1024
-STEPS_AT_ONCE = 2
 STEPS_MAX = 32
 """Of one handshake: an honest one has three, unless its network cuts records short."""
 RECORDS_PER_STEP = 16
@@ -57,53 +58,10 @@ NO_BIO = ssl.MemoryBIO()
 """Before there is one; never written to."""
 
 
-class Next(Enum):
-    """What a handshake needs next."""
-
-    NOTHING = 1
-    READ = 2
-    DONE = 3
-
-
-Step = tuple[Next, OSError | None]
-
-
-class Handshakes:
-    """The steps that are due, over all streams of a process's loop: STEPS_AT_ONCE in threads, the others in line."""
-
-    __slots__ = ("_in_thread", "_ready", "_running", "turn")
-
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, in_thread: Callable[..., asyncio.Future[Any]]
-    ) -> None:
-        self.turn = Turn(loop)
-        self._in_thread = in_thread
-        self._ready: deque[RealTlsStream] = deque()
-        self._running = 0
-
-    def submit(self, stream: RealTlsStream) -> None:
-        self._ready.append(stream)
-        self._next()
-
-    def _next(self) -> None:
-        while self._ready and self._running < STEPS_AT_ONCE:
-            stream = self._ready.popleft()
-            if stream.begin_step():
-                self._running += 1
-                self._in_thread(stream.step).add_done_callback(partial(self._stepped, stream))
-
-    def _stepped(self, stream: RealTlsStream, step: asyncio.Future[Step]) -> None:
-        self._running -= 1
-        if step.cancelled():
-            stream.close()
-        else:
-            stream.after_step(*step.result())
-        self._next()
-
-
 class RealTlsStream:
     __slots__ = (
         "__weakref__",
+        "_barren",
         "_context",
         "_done",
         "_failure",
@@ -125,6 +83,7 @@ class RealTlsStream:
         "_outgoing",
         "_owed",
         "_raw",
+        "_read_needs_write",
         "_socket",
         "_steps",
         "_tls",
@@ -166,7 +125,8 @@ class RealTlsStream:
         self._on_read: Callable[[], object] | None = None
         self._on_write: Callable[[], object] | None = None
         self._is_watching_read = self._is_watching_write = False
-        self._write_needs_read = False
+        self._write_needs_read = self._read_needs_write = False
+        self._barren = 0  # records without data since the last one that had some
         self._has_more = False  # here or inside of OpenSSL, or an end that was not told yet
         self._is_calling = False
         self._is_ended = False
@@ -349,7 +309,7 @@ class RealTlsStream:
         """Send what is encrypted; whether all of it went."""
         if self._outgoing.pending:
             made = self._outgoing.read()
-            self._out = memoryview(bytes(self._out) + made if self._out else made)
+            self._out = memoryview(b"".join((self._out, made)) if self._out else made)
         try:
             while self._out:
                 self._out = self._out[self._socket.send(self._out) :]
@@ -366,7 +326,7 @@ class RealTlsStream:
         filled = records = 0
         turn = self._handshakes.turn
         records_max = turn.records_max()
-        is_dry = False
+        is_dry = is_blocked = False
         try:
             while filled < length and records < records_max:
                 if not (tls.pending() or self._incoming.pending) and not self._feed_one():
@@ -374,14 +334,22 @@ class RealTlsStream:
                         break
                     self._receive()
                     continue
+                if self._is_stuffed() and not self._flush():
+                    self._read_needs_write = is_blocked = True
+                    self._update()
+                    break
                 records += 1
-                with suppress(ssl.SSLWantReadError):
+                try:
                     count = cast(int, tls.read(length - filled, view[filled:]))
-                    if not count:
-                        self._is_ended = True
-                        self._raw = b""
-                        break
-                    filled += count
+                except ssl.SSLWantReadError:
+                    self._count_barren()
+                    continue
+                if not count:
+                    self._is_ended = True
+                    self._raw = b""
+                    break
+                self._barren = 0
+                filled += count
         except (BlockingIOError, InterruptedError):
             is_dry = True
         except OSError as error:
@@ -392,10 +360,19 @@ class RealTlsStream:
         if self._outgoing.pending:
             with suppress(OSError):
                 self._flush()
-        self._tell(not is_dry and self._holds_more())
-        if not filled and not self._is_ended:
+        self._tell(not is_dry and not is_blocked and self._holds_more())
+        if not filled and (not self._is_ended or is_blocked):
             raise BlockingIOError(errno.EAGAIN, "nothing to receive")
         return filled
+
+    def _is_stuffed(self) -> bool:
+        """Whether the other side does not read what OpenSSL has answered."""
+        return len(self._out) + self._outgoing.pending > OUT_BYTES_MAX
+
+    def _count_barren(self) -> None:
+        self._barren += 1
+        if self._barren > BARREN_RECORDS_MAX:
+            raise ConnectionAbortedError(errno.ECONNABORTED, "TLS: too many records that carry nothing")
 
     def send(self, data: Buffer) -> int:
         """A piece is encrypted once. Where the socket does not take all of it, it counts as not taken: the same bytes
@@ -500,8 +477,9 @@ class RealTlsStream:
 
     def _update(self) -> None:
         """Watch for what the callbacks need, which is not always what they are for."""
-        reads = self._on_read is not None or (self._on_write is not None and self._write_needs_read)
-        writes = self._on_write is not None and not self._write_needs_read
+        is_reader, is_writer = self._on_read is not None, self._on_write is not None
+        reads = (is_reader and not self._read_needs_write) or (is_writer and self._write_needs_read)
+        writes = (is_writer and not self._write_needs_read) or (is_reader and self._read_needs_write)
         if reads != self._is_watching_read:
             self._is_watching_read = reads
             if reads:
@@ -528,6 +506,13 @@ class RealTlsStream:
             self._on_read()
 
     def _writable(self) -> None:
+        if self._read_needs_write:
+            with suppress(OSError):  # whoever reads next finds it
+                if not self._flush():
+                    return
+            self._read_needs_write = False
+            self._update()
+            self._tell(True)
         if self._on_write is not None:
             self._on_write()
 

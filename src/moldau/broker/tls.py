@@ -62,6 +62,7 @@ class BrokerTls:
         self._in_force: dict[str, InForce] = {}
         self._refused: dict[str, Stamp] = {}
         """What could not be used, and was said to."""
+        self._is_looking = self._is_due = False
         self._seldom = Seldom(runtime.clock, EXPIRY_SAID_EVERY_S)
 
     async def start(self, config: BrokerConfig) -> None:
@@ -139,6 +140,20 @@ class BrokerTls:
             await self.look()
 
     async def look(self) -> None:
+        """One look at a time, lest an older context takes the place of a newer one. Whoever asks meanwhile has the one
+        under way followed by another."""
+        self._is_due = True
+        if self._is_looking:
+            return
+        self._is_looking = True
+        try:
+            while self._is_due:
+                self._is_due = False
+                await self._look()
+        finally:
+            self._is_looking = False
+
+    async def _look(self) -> None:
         for listener, before in list(self._in_force.items()):
             assert self._config is not None
             settings = _settings(self._config, listener)

@@ -23,6 +23,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from certificates import CLIENT, SERVER, Authority, Issued
 from moldau.broker import tls as broker_tls
+from moldau.broker.tls import BrokerTls
 from moldau.testing import Cluster
 
 PATIENCE_S = 30.0
@@ -419,6 +420,32 @@ def test_a_new_certificate_is_taken_up_by_alter_configs(own_folder: Folder) -> N
         for future in admin.incremental_alter_configs([shared]).values():
             with pytest.raises(KafkaException, match="only per-listener using the listener prefix"):
                 future.result(PATIENCE_S)
+
+
+def test_of_two_changes_in_a_row_the_later_one_stays(
+    own_folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first takes long to be made ready."""
+    original = BrokerTls._made
+
+    def made(tls: BrokerTls, settings: Any) -> Any:
+        if settings["ssl.keystore.location"] == own_folder["first.pem"]:
+            time.sleep(0.5)
+        return original(tls, settings)
+
+    with Cluster(config=settings(own_folder)) as cluster:
+        monkeypatch.setattr(BrokerTls, "_made", made)
+        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port_of(cluster, 'PLAINTEXT')}"})
+        key = "listener.name.ssl.ssl.keystore.location"
+        for name in ("first", "second"):
+            issued = own_folder.issue(name, "CN=broker,O=Acme")
+            changed = ConfigResource(ConfigResource.Type.BROKER, "1")
+            changed.add_incremental_config(ConfigEntry(key, own_folder[f"{name}.pem"], **SET))
+            for future in admin.incremental_alter_configs([changed]).values():
+                future.result(PATIENCE_S)
+        wait_for(lambda: shown_by(cluster, own_folder) == der(issued))
+        time.sleep(0.7)
+        assert shown_by(cluster, own_folder) == der(issued)
 
 
 def test_a_certificate_that_expires_soon_is_told_of(

@@ -490,6 +490,23 @@ class Connection(Outgoing):
         self._server.on_connection_closed(self)
 
 
+class SecuredConnection(Connection):
+    """Over TLS: what receiving takes counts for the turn, whether a request comes of it or not. How much each decrypts
+    in a turn that is used up is the stream's."""
+
+    __slots__ = ()
+
+    def on_readable(self) -> None:
+        """All that it takes is spent, beside what was spent in it."""
+        turn, monotonic = self._server.line.this_turn, self._server.clock.monotonic
+        start_s, used_s = monotonic(), turn.used_s
+        super().on_readable()
+        turn.spend(max(0.0, monotonic() - start_s - (turn.used_s - used_s)))
+
+    def _receive_much(self, partial: bytearray) -> int:
+        return self._receive_some(partial)
+
+
 def _buffer_bytes(frame_bytes: int, arrived_bytes: int) -> int:
     grown = max(PRIVATE_BUFFER_BYTES_MIN, arrived_bytes * PRIVATE_BUFFER_GROWTH)
     return min(frame_bytes, grown, arrived_bytes + PRIVATE_BUFFER_STEP_BYTES)

@@ -33,7 +33,7 @@ from moldau.base.limits import (
     TLS_HANDSHAKES_SHARE,
 )
 from moldau.broker.backlog import Backlog
-from moldau.broker.connection import Connection
+from moldau.broker.connection import Connection, SecuredConnection
 from moldau.broker.handshakes import Handshakes
 from moldau.broker.intake import Intake
 from moldau.broker.metrics.counters import Metrics
@@ -53,7 +53,6 @@ log = logging.getLogger(__name__)
 
 IDLE_SWEEPS_PER_TIMEOUT = 4
 SEND_AWAY_POLL_S = 0.02
-ANONYMOUS = "User:ANONYMOUS"
 LOOK_INTERVAL_S = 5.0
 CLIENT_TOLD_OF_EVERY_S = 60.0
 MALFORMED_TOLD_OF_EVERY_S = 10.0
@@ -252,7 +251,7 @@ class Server:
     def _admit(self, stream: Stream | TlsStream, listener_name: str) -> None:
         tls = self._tls.get(listener_name)
         if tls is None:
-            self._open(stream, listener_name, ANONYMOUS)
+            self._open(Connection(self, stream, listener_name, self._dispatch))
         else:
             secured = cast("TlsStream", stream)
             self._handshakes.begin(secured, lambda error: self._secured(secured, listener_name, tls, error))
@@ -261,7 +260,9 @@ class Server:
         principal = None if error is not None else tls.principal_of(stream.certificate)
         if principal is not None:
             self.metrics.tls_handshakes += 1
-            self._open(stream, listener_name, principal)
+            connection = SecuredConnection(self, stream, listener_name, self._dispatch)
+            connection.principal = principal
+            self._open(connection)
             return
         self.metrics.tls_handshakes_failed += 1
         client = stream.peer[0]
@@ -271,10 +272,8 @@ class Server:
         self._turn_away(stream)
         self.tasks.call_soon(self._admit_waiting)
 
-    def _open(self, stream: Stream, listener_name: str, principal: str) -> None:
+    def _open(self, connection: Connection) -> None:
         self.metrics.connections_opened += 1
-        connection = Connection(self, stream, listener_name, self._dispatch)
-        connection.principal = principal
         self.welcome(connection)
         self.connections[connection] = None
         self._opened.append(connection)

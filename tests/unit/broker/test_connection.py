@@ -14,7 +14,7 @@ from moldau.base import limits
 from moldau.base.invariant import InvariantBroken
 from moldau.broker import backlog
 from moldau.broker.backlog import Backlog
-from moldau.broker.connection import Connection
+from moldau.broker.connection import Connection, SecuredConnection
 from moldau.broker.intake import Intake
 from moldau.broker.metrics.counters import Metrics
 from moldau.broker.slot import Slot
@@ -152,13 +152,15 @@ OTHER = 1 << 48
 class Peer:
     """A connection whose dispatcher echoes each frame's number, unless told otherwise."""
 
-    def __init__(self, server: FakeServer | None = None) -> None:
+    def __init__(
+        self, server: FakeServer | None = None, kind: Callable[..., Connection] = Connection
+    ) -> None:
         self.server = server or FakeServer()
         self.stream = FakeStream()
         self.seen: list[bytes] = []
         self.slots: list[Slot] = []
         self.behaviour: Callable[[bytes], Any] = lambda body: frame(body[:8])
-        self.connection = Connection(self.server, self.stream, "PLAINTEXT", self.dispatch)  # type: ignore[arg-type]
+        self.connection = kind(self.server, self.stream, "PLAINTEXT", self.dispatch)
 
     def dispatch(self, connection: Connection, view: memoryview) -> Any:
         body = bytes(view)
@@ -463,6 +465,52 @@ def test_much_of_a_request_is_not_received_in_a_turn_that_is_used_up() -> None:
     server.turn()
     assert peer.stream.readable is not None, "watched anew, lest a reset is missed"
     peer.stream.give(b"")
+    assert peer.numbers() == [1]
+
+
+class SecuredPeer(Peer):
+    """Its stream has to decrypt, whether something comes of it or not."""
+
+    def __init__(self, server: FakeServer, decrypting_s: float) -> None:
+        super().__init__(server, SecuredConnection)
+        received = self.stream.recv_into
+
+        def recv_into(buffer: Any) -> int:
+            server.now_s += decrypting_s
+            return received(buffer)
+
+        self.stream.recv_into = recv_into  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("data", [b"", request(1)[:5], request(1)])
+def test_decrypting_counts_once_for_the_turn_whatever_comes_of_it(data: bytes) -> None:
+    server = FakeServer()
+    peer = SecuredPeer(server, limits.TURN_S / 4)
+
+    def dear(body: bytes) -> bytes:
+        server.now_s += limits.TURN_SHARE_S / 2
+        return frame(body[:8])
+
+    peer.behaviour = dear
+    if data:
+        peer.stream.incoming.append(data)
+    peer.connection.on_readable()
+    assert server.line.this_turn.used_s == pytest.approx(server.now_s)
+    for _ in range(3):
+        peer.connection.on_readable()
+    assert server.line.this_turn.is_used_up
+
+
+def test_a_large_request_over_tls_goes_on_in_a_turn_that_is_used_up() -> None:
+    """How much of it is decrypted then is the stream's: it may never find a turn that is not."""
+    server = FakeServer()
+    peer = SecuredPeer(server, limits.TURN_S)
+    data = request(1, bytes(1 << 17))
+    for start in range(0, len(data), 1 << 14):
+        server.line.this_turn.spend(limits.TURN_S)
+        peer.stream.incoming.append(data[start : start + (1 << 14)])
+        while peer.stream.incoming and peer.stream.readable is not None:
+            peer.stream.readable()
     assert peer.numbers() == [1]
 
 

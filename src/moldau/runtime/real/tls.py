@@ -24,6 +24,7 @@ import socket
 import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from time import monotonic
 from typing import Any, cast
 
 from moldau.runtime.ports import Address, Buffer, File
@@ -326,6 +327,7 @@ class RealTlsStream:
         filled = records = 0
         turn = self._handshakes.turn
         records_max = turn.records_max()
+        start_s = monotonic()
         is_dry = is_blocked = False
         try:
             while filled < length and records < records_max:
@@ -356,7 +358,8 @@ class RealTlsStream:
             self._failure = self._failure or as_connection_error(error)
             if not filled:
                 raise self._failure from None
-        turn.spend(records)
+        finally:
+            turn.spend(monotonic() - start_s)
         if self._outgoing.pending:
             with suppress(OSError):
                 self._flush()

@@ -11,20 +11,21 @@ LOOKS_PER_TURN = 64
 """Handshakes that are received from in one turn: thousands may begin at the same time."""
 RECORDS_MAX = 64
 """Decrypted by one stream: some 0.3 ms. Small records take as long as larger ones."""
-RECORDS_PER_TURN = 1024
+DECRYPTING_S_MAX = 0.005
 RECORDS_IN_A_FULL_TURN = 4
-"""By all streams, some 5 ms; and by each when these are used up."""
+"""By all streams together, a change of keys takes three times as long as bytes; and by each when that is used up."""
 
 
 class Turn:
     """Counts, from one turn to the next."""
 
-    __slots__ = ("_is_begun", "_looks", "_loop", "_records")
+    __slots__ = ("_is_begun", "_looks", "_loop", "_used_s")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._is_begun = False
-        self._looks = self._records = 0
+        self._looks = 0
+        self._used_s = 0.0
 
     def may_look(self) -> bool:
         """Whether another handshake may be received from."""
@@ -34,11 +35,11 @@ class Turn:
 
     def records_max(self) -> int:
         """How many records a stream may decrypt now."""
-        return RECORDS_MAX if self._records < RECORDS_PER_TURN else RECORDS_IN_A_FULL_TURN
+        return RECORDS_MAX if self._used_s < DECRYPTING_S_MAX else RECORDS_IN_A_FULL_TURN
 
-    def spend(self, records: int) -> None:
+    def spend(self, time_s: float) -> None:
         self._begin()
-        self._records += records
+        self._used_s += time_s
 
     def _begin(self) -> None:
         if not self._is_begun:
@@ -47,4 +48,5 @@ class Turn:
 
     def _end(self) -> None:
         self._is_begun = False
-        self._looks = self._records = 0
+        self._looks = 0
+        self._used_s = 0.0

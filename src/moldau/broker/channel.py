@@ -124,8 +124,12 @@ class ControllerChannel:
     async def _own(
         self, peer: Peer, kind: int, value: dict[str, Any], timeout_s: float
     ) -> tuple[dict[str, Any], list[bytes]]:
+        return await self._own_answer(peer, cluster.pack_request(kind, value), timeout_s)
+
+    async def _own_answer(
+        self, peer: Peer, body: bytes, timeout_s: float
+    ) -> tuple[dict[str, Any], list[bytes]]:
         connection = await peer.connection(timeout_s)
-        body = cluster.pack_request(kind, value)
         frame = await connection.ask_raw(cluster.CLUSTER_KEY, cluster.CLUSTER_VERSION, body, timeout_s)
         answer, pieces = cluster.parse_answer(frame)
         connection.give_back(frame)
@@ -146,9 +150,7 @@ class ControllerChannel:
             return await controller.register_broker(registration)
 
         async def elsewhere() -> int:
-            answer, _ = await self._own(
-                self._asking, cluster.REGISTER, _plain_registration(registration), REQUEST_TIMEOUT_S
-            )
+            answer, _ = await self._own_answer(self._asking, _packed(registration), REQUEST_TIMEOUT_S)
             if error := ErrorCode(answer["error"]):
                 raise KafkaError(error, answer.get("message"))
             return int(answer["epoch"])
@@ -316,8 +318,8 @@ class ControllerChannel:
             await self._tasks.sleep(RETRY_PAUSE_S)
 
 
-def _plain_registration(registration: Registration) -> dict[str, Any]:
-    return {
+def _packed(registration: Registration) -> bytes:
+    plain = {
         "id": registration.id,
         "incarnation": registration.incarnation.hex,
         "listeners": registration.listeners,
@@ -325,12 +327,12 @@ def _plain_registration(registration: Registration) -> dict[str, Any]:
         "log_dirs": [directory.hex for directory in registration.log_dirs],
         "boot_id": registration.boot_id,
         "previous_epoch": registration.previous_epoch,
-        "lost": sorted(registration.lost),
         "cluster_id": registration.cluster_id,
     }
+    return cluster.pack_registration(plain, sorted(registration.lost))
 
 
-def registration_from(plain: dict[str, Any]) -> Registration:
+def registration_from(plain: dict[str, Any], lost: list[TopicPartition]) -> Registration:
     """ValueError, KeyError, TypeError where it is none."""
     return Registration(
         int(plain["id"]),
@@ -343,7 +345,7 @@ def registration_from(plain: dict[str, Any]) -> Registration:
         tuple(UUID(text) for text in plain["log_dirs"]),
         str(plain["boot_id"]),
         int(plain["previous_epoch"]),
-        [TopicPartition(str(name), int(index)) for name, index in plain["lost"]],
+        lost,
         plain["cluster_id"],
     )
 

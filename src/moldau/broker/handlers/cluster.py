@@ -32,8 +32,11 @@ from moldau.wire.cluster import (
     FEED,
     REGISTER,
     REPORT,
+    kind_of,
     pack_answer,
     parse_request,
+    registration_body,
+    registration_pieces,
 )
 from moldau.wire.frames import WireError, response_frame
 
@@ -55,21 +58,26 @@ def serve(
     version: int,
     correlation_id: int,
 ) -> Answer | None:
-    kind, value = parse_request(frame, position)
-    if kind not in KINDS:
+    kind = kind_of(frame, position)
+    if kind not in KINDS and kind != REGISTER:
         raise WireError(f"a request of kind {kind} to the controller")
     if not may(broker, connection, BETWEEN_BROKERS):
         denied = pack_answer({"error": int(BETWEEN_BROKERS.error)})
         return response_frame(CLUSTER_KEY, CLUSTER_VERSION, correlation_id, denied)
-    slot = connection.park()
-    broker.runtime.tasks.spawn(_fill(slot, correlation_id, KINDS[kind](broker, value)), name="cluster")
+    if kind == REGISTER:
+        body = registration_body(frame, position)
+        slot, work = connection.park(held_bytes=len(body)), _register(broker, body)
+    else:
+        value = parse_request(frame, position)
+        slot, work = connection.park(), KINDS[kind](broker, value)
+    broker.runtime.tasks.spawn(_fill(slot, correlation_id, work), name="cluster")
     return None
 
 
 async def _fill(slot: Slot, correlation_id: int, work: Any) -> None:
     try:
         body = await work
-    except (KeyError, ValueError, TypeError, AttributeError, IndexError):
+    except (WireError, KeyError, ValueError, TypeError, AttributeError, IndexError):
         slot.abandon("a broker's message makes no sense")
         return
     except TooManyWait:
@@ -134,11 +142,19 @@ async def _snapshot(broker: ControllerBroker, controller: Controller) -> bytes:
     return pack_answer({"error": 0, "snapshot": snapshot.position, "cluster_id": snapshot.cluster_id}, pieces)
 
 
-async def _register(broker: ControllerBroker, value: dict[str, Any]) -> bytes:
+async def _register(broker: ControllerBroker, body: bytes) -> bytes:
+    pieces = registration_pieces(body)
+    value = next(pieces, None)
+    if not isinstance(value, dict):
+        raise WireError("a registration without a value")
+    lost: list[TopicPartition] = []
+    for piece in pieces:
+        lost += [TopicPartition(str(name), int(index)) for name, index in piece]
+        await broker.runtime.tasks.sleep(0)
     controller = broker.active_controller
     if controller is None:
         return pack_answer({"error": int(ErrorCode.not_controller)})
-    registration = registration_from(value)
+    registration = registration_from(value, lost)
     try:
         epoch = await controller.register_broker(registration)
     except KafkaError as error:
@@ -162,4 +178,4 @@ async def _report(broker: ControllerBroker, value: dict[str, Any]) -> bytes:
     return pack_answer({"error": 0})
 
 
-KINDS = {FEED: _feed, REGISTER: _register, REPORT: _report}
+KINDS = {FEED: _feed, REPORT: _report}

@@ -272,6 +272,14 @@ def test_the_apis_between_brokers_are_closed_to_others(stranger: Asker) -> None:
     assert (answer["error"], pieces) == (denied, [])
 
 
+def test_what_a_stranger_says_to_the_controller_is_not_even_read(stranger: Asker) -> None:
+    body = bytes((FEED,)) + b"[" * 1_000_000
+    frame = memoryview(stranger.send(CLUSTER_KEY, CLUSTER_VERSION, body))
+    _, position = parse_response_header(frame, CLUSTER_KEY, CLUSTER_VERSION)
+    answer, _ = parse_answer(frame[position:])
+    assert answer["error"] == int(ErrorCode.cluster_authorization_failed)
+
+
 def test_a_logger_that_is_named_twice_is_altered_by_nobody(admin: Asker, stranger: Asker) -> None:
     (broker,) = admin.ask("DescribeCluster", 0, {}).brokers
     config = {"name": "moldau.test.twice", "config_operation": 0, "value": "FATAL"}

@@ -4,7 +4,8 @@ has been asked by somebody else.
 Nobody may on any listener but the brokers' own, and there nobody who has proved to be somebody else than a broker:
 where it has SASL, or clients share it and may show certificates, brokers are whoever this broker itself would be there,
 and those of `super.users`. With an authorizer also those whom an ACL allows ClusterAction; that there is no ACL at all
-is no proof. These may ask on every listener: so brokers can move from one listener to another.
+is no proof. So that brokers can move from one listener to another, who this broker itself would be may ask on others
+too, and with an authorizer whoever it allows that.
 
 It leaves out a brokers' listener by which nobody proves anything: whoever reaches it can pass as a broker.
 """
@@ -77,7 +78,8 @@ class Insiders:
 
     def _is_a_broker(self, connection: Connection) -> bool:
         principal = connection.principal
-        if principal in self._super_users:
+        is_at_home = connection.listener_name == self._own.name
+        if principal in self._super_users and (is_at_home or self._guard is not None):
             return True
         if self._endpoints.get(connection.listener_name, False):
             own = None if self._user is None else f"User:{self._user}"

@@ -22,7 +22,7 @@ CLUSTER_VERSION: Final = 0
 FEED, REGISTER, REPORT = 0, 1, 2
 VALUE_BYTES_MAX: Final = 4 * 1024 * 1024
 REQUEST_VALUE_BYTES_MAX: Final = 32 * 1024
-"""Of one value that is sent to the controller: of what is worst to parse some 3 ms."""
+"""Of one value that is sent to the controller: of what is worst to parse 1 ms."""
 LOST_PER_PIECE: Final = 100
 
 _LENGTH: Final = Struct(">i")

@@ -176,6 +176,12 @@ def guard_with(*entries: Entry) -> Guard:
         return Guard(authorizer, world.host("broker").runtime.clock)
 
 
+def test_a_super_user_among_the_clients_is_no_broker_unless_an_authorizer_says_so() -> None:
+    settings = {"inter__broker__listener__name": "PLAINTEXT", "super__users": "User:admin"}
+    assert not has("User:admin", listeners=BOTH, **settings)
+    assert has("User:admin", listeners=BOTH, guard=guard_with(), **settings)
+
+
 def test_that_there_is_no_acl_does_not_make_a_client_a_broker() -> None:
     settings = {"ssl__client__auth": "required", "inter__broker__listener__name": "PLAINTEXT"}
     entry = Entry(CLIENT, "*", Operation.CLUSTER_ACTION, Permission.ALLOW)

@@ -31,6 +31,7 @@ LONG = {
     "test_lake_faults",
     "test_pipeline_both_runners",
     "test_pipeline_cli",
+    "test_secured_listeners",
     "test_sink_faults",
     "test_spark_security",
     "test_sql_cli",

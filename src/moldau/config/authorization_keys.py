@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from moldau.config.key import ConfigError, Key, Type
+from moldau.config.key import ConfigError, Key, Type, Update
 
 AUTHORIZERS = (
     "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -28,6 +28,19 @@ class _AnAuthorizer:
             raise ConfigError(
                 f"{name}: {given} is none of Moldau's; it has what Kafka calls {AUTHORIZERS[0]}"
             )
+
+
+PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+
+
+class _ThePrincipalBuilder:
+    """Another one would give clients other names, and so other rights."""
+
+    allowed = f"`{PRINCIPAL_BUILDER}`"
+
+    def __call__(self, name: str, value: Any) -> None:
+        if value is not None and value.strip() != PRINCIPAL_BUILDER:
+            raise ConfigError(f"{name}: {value} is none of Moldau's; it has what Kafka calls {PRINCIPAL_BUILDER}")
 
 
 class _Principals:
@@ -56,6 +69,15 @@ AUTHORIZATION = (
         "",
         "With an authorizer, what the cluster's ACLs do not allow is denied. Without it everyone may do anything.",
         _AnAuthorizer(),
+        importance="low",
+    ),
+    Key(
+        "principal.builder.class",
+        Type.CLASS,
+        PRINCIPAL_BUILDER,
+        "How clients get their names: from a certificate by `ssl.principal.mapping.rules`, or as they log in.",
+        _ThePrincipalBuilder(),
+        update=Update.PER_BROKER,
         importance="low",
     ),
     Key(

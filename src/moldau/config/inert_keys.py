@@ -44,7 +44,6 @@ _REASONS = {
         delegation.token.expiry.time.ms long 1..
         delegation.token.max.lifetime.ms long 1..
         delegation.token.secret.key password
-        principal.builder.class class per-broker
         sasl.client.callback.handler.class class
         sasl.kerberos.kinit.cmd string per-broker
         sasl.kerberos.min.time.before.relogin long per-broker

@@ -178,6 +178,8 @@ def test_brokers_talk_by_the_listener_that_is_named_or_has_the_protocols_name() 
         ({"log.dirs": "a,,b"}, "a data folder without a name"),
         ({"log.dir": ""}, "a data folder without a name"),
         ({"authorizer.class.name": "x.Y"}, "x.Y is none of Moldau's"),
+        ({"principal.builder.class": "x.Y"}, "x.Y is none of Moldau's"),
+        ({"listener.name.plaintext.principal.builder.class": "x.Y"}, "x.Y is none of Moldau's"),
         ({"super.users": "User:a;bob"}, "principalType:principalName but got bob"),
         ({"log.retention.ms": "0"}, "log.retention.ms must be unlimited (-1)"),
         ({"num.partitions": "0"}, "Value must be at least 1"),

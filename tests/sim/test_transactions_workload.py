@@ -12,7 +12,7 @@ WORKLOAD = "transactions"
 SEEDS = range(1, 6)
 FOUND_WITH = {
     "a-fenced-producer-ends-transactions": 15,
-    "end-answered-before-it-is-decided": 19,
+    "end-answered-before-it-is-decided": 39,
     "unstable-offsets-told": 5,
 }
 """Seeds to begin with where the first one does not find a bug."""

@@ -14,8 +14,9 @@ KAFKA ?= localhost:9092
 PYTEST := $(BIN)/pytest -q
 QUICK := "not slow and not interop"
 QUICK_TESTS := tests/unit tests/contract tests/test_tidy.py
-# What touches the ports: the rest computes, and does the same with and without them.
+# What touches the ports: the rest computes, or runs in a simulated world, and does the same with and without them.
 FALLBACK_TESTS := tests/contract tests/cluster tests/unit/runtime tests/unit/log tests/unit/broker tests/unit/testing
+SIMULATED_TESTS := $(addprefix tests/unit/broker/,three_brokers test_several_brokers.py test_authentication.py test_throttling.py)
 # In a process of their own: PySpark, a JVM and clients that are kept stay in it to its end.
 SPARK_TESTS := tests/spark tests/unit/spark
 COMPILE := $(BIN)/pip-compile -q --strip-extras --generate-hashes --allow-unsafe \
@@ -45,7 +46,7 @@ up: setup  ## run a broker on localhost:9092 (PORT=...) until Ctrl-C
 test: lint interop-setup spark-setup  ## lint, types, import contracts, all tests that end within 30 minutes on 2 cores
 	$(PYTEST) -n $(WORKERS) --dist loadfile -m "not long" --ignore tests/spark --ignore tests/unit/spark tests
 	$(PYTEST) -n $(WORKERS) --dist loadfile -m "not long" $(SPARK_TESTS)
-	MOLDAU_FALLBACKS=1 $(PYTEST) -n $(WORKERS) --dist loadfile -m $(QUICK) $(FALLBACK_TESTS)
+	MOLDAU_FALLBACKS=1 $(PYTEST) -n $(WORKERS) --dist loadfile -m $(QUICK) $(addprefix --ignore ,$(SIMULATED_TESTS)) $(FALLBACK_TESTS)
 
 .PHONY: test-long
 test-long: setup interop-setup  ## the tests of a minute or more each, but for those on Spark (make test-spark)

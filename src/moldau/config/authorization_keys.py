@@ -40,7 +40,9 @@ class _ThePrincipalBuilder:
 
     def __call__(self, name: str, value: Any) -> None:
         if value is not None and value.strip() != PRINCIPAL_BUILDER:
-            raise ConfigError(f"{name}: {value} is none of Moldau's; it has what Kafka calls {PRINCIPAL_BUILDER}")
+            raise ConfigError(
+                f"{name}: {value} is none of Moldau's; it has what Kafka calls {PRINCIPAL_BUILDER}"
+            )
 
 
 class _Principals:

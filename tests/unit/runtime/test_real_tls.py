@@ -15,6 +15,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -818,5 +819,37 @@ def test_a_handshake_that_is_given_up_leaves_nothing_open() -> None:
             client.sendall(client_hello())
             await runtime.tasks.sleep(0.05)
         assert "ended" in await place.refused()
+
+    run(main)
+
+
+def test_a_client_that_joins_small_writes_does_not_wait_for_an_acknowledgement() -> None:
+    """Without tickets nothing follows its last message of the handshake: it would be acknowledged after 40 ms, and its
+    first request, which Nagle's algorithm holds back, would come as late."""
+    count = 12
+
+    def first_byte_s(port: int, nodelay: int) -> float:
+        with socket.create_connection((HERE, port)) as raw:
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, nodelay)
+            began_s = time.perf_counter()
+            with python_client().wrap_socket(raw, server_hostname="localhost") as secured:
+                secured.sendall(b"x")
+                assert secured.recv(1) == b"x"
+                return time.perf_counter() - began_s
+
+    async def main(runtime: Runtime) -> None:
+        place = Place(runtime)
+
+        async def echo() -> None:
+            for _ in range(2 * count):
+                server = await place.accepted()
+                server.send(await receive(server, 1))
+
+        echoing = asyncio.ensure_future(echo())
+        took_s: dict[int, list[float]] = {0: [], 1: []}
+        for nodelay in (0, 1) * count:
+            took_s[nodelay].append(await runtime.tasks.in_thread(first_byte_s, place.port, nodelay))
+        await echoing
+        assert median(took_s[0]) < 4 * median(took_s[1])
 
     run(main)

@@ -25,6 +25,8 @@ from moldau.config.authorization_keys import AUTHORIZERS
 from moldau.testing import Cluster
 from unit.broker.handlers.test_authorization import ELSEWHERE, HERE, Asker, acl, create
 
+pytestmark = pytest.mark.slow
+
 TOPIC, GROUP, CLUSTER, TXN = 2, 3, 4, 5
 ALL, READ, WRITE, DESCRIBE, IDEMPOTENT_WRITE = 2, 3, 4, 8, 12
 TIMEOUT_S = 20.0

@@ -15,6 +15,8 @@ from moldau.config.authorization_keys import AUTHORIZERS
 from moldau.security.acls import Acl, Entry, Operation, Pattern, Permission, Resource
 from moldau.testing import Cluster
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = {"authorizer.class.name": AUTHORIZERS[0], "super.users": "User:ANONYMOUS"}
 
 

@@ -18,6 +18,8 @@ from cluster.several import PATIENCE_S, Cluster
 from cluster.support import wait_until
 from moldau.runtime.real.free_ports import free_port
 
+pytestmark = pytest.mark.slow
+
 TOPIC = "promises"
 
 

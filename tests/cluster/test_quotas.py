@@ -17,6 +17,8 @@ from cluster.up import COMMAND, TIMEOUT_S
 from golden.recorder import Kafka
 from moldau.testing import Cluster
 
+pytestmark = pytest.mark.slow
+
 TOPIC = "topic"
 PATIENCE_S = 60.0
 SHORT_WINDOW = {"quota.window.num": 3}

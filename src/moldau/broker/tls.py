@@ -20,8 +20,9 @@ from moldau.config.broker import BrokerConfig
 from moldau.config.key import ConfigError
 from moldau.config.listener_settings import HTTP, HttpSettings, ListenerSettings, settings_of
 from moldau.config.ssl_keys import SSL
-from moldau.runtime.ports import Listener, Net, Runtime, Stream
-from moldau.runtime.tls import TlsContext, TlsSettings, TlsSettingsError, TlsStream
+from moldau.runtime.ports import Runtime
+from moldau.runtime.secured_net import SecuredNet
+from moldau.runtime.tls import TlsContext, TlsSettings, TlsSettingsError
 from moldau.security.tls.mapping import KEY as MAPPING_RULES
 from moldau.security.tls.mapping import PrincipalMapping
 from moldau.security.tls.names import subject_of
@@ -102,7 +103,7 @@ class BrokerTls:
         endpoint = config.inter_broker_listener
         if not endpoint.is_tls:
             return self._runtime
-        net = PeerNet(self._runtime.net, lambda: self.client_context(endpoint.name))
+        net = SecuredNet(self._runtime.net, lambda: self.client_context(endpoint.name))
         return replace(self._runtime, net=net)
 
     @property
@@ -228,37 +229,6 @@ class BrokerTls:
                     else "has expired: clients refuse it"
                 )
                 log.warning("the certificate of listener %s %s", listener, when)
-
-
-class PeerNet:
-    """The network by which a broker reaches others where they speak TLS: each connection it makes is secured."""
-
-    def __init__(self, net: Net, context: Callable[[], TlsContext]) -> None:
-        self._net = net
-        self._context = context
-
-    @property
-    def accepted_max(self) -> int:
-        return self._net.accepted_max
-
-    def listen(self, host: str, port: int, accept: Callable[[Stream], None]) -> Listener:
-        return self._net.listen(host, port, accept)
-
-    def listen_tls(
-        self, host: str, port: int, accept: Callable[[TlsStream], None], context: Callable[[], TlsContext]
-    ) -> Listener:
-        return self._net.listen_tls(host, port, accept, context)
-
-    def tls_context(self, settings: TlsSettings) -> TlsContext:
-        return self._net.tls_context(settings)
-
-    def tls_check(self, server: TlsContext, client: TlsContext) -> None:
-        self._net.tls_check(server, client)
-
-    async def connect(
-        self, host: str, port: int, *, timeout_s: float, tls: TlsContext | None = None
-    ) -> Stream:
-        return await self._net.connect(host, port, timeout_s=timeout_s, tls=tls or self._context())
 
 
 def _hashable(value: object) -> object:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
-from moldau.cli.peer_way import TlsNet
-
 if TYPE_CHECKING:
     from moldau.config.broker import BrokerConfig
     from moldau.peers.connection import PeerConnection
@@ -31,11 +29,12 @@ class OwnWay:
         listener = config.inter_broker_listener
         if listener.is_tls:
             from moldau.config.listener_settings import settings_of
+            from moldau.runtime.secured_net import SecuredNet
             from moldau.security.tls.settings import sides_of
 
             sides = sides_of(settings_of(config, listener.name), runtime.disk.read)
-            net = TlsNet(runtime.net, runtime.net.tls_context(sides.client))
-            runtime = replace(runtime, net=net)
+            context = runtime.net.tls_context(sides.client)
+            runtime = replace(runtime, net=SecuredNet(runtime.net, lambda: context))
         return cls(runtime, login_of(config))
 
     async def connection(self, address: Address, timeout_s: float) -> PeerConnection:

@@ -8,15 +8,15 @@ name. A server's certificate is always checked; `enable.ssl.certificate.verifica
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from moldau.cli.errors import CliError, file_error, usage
 from moldau.cli.options import Target
 
 if TYPE_CHECKING:
-    from moldau.runtime.ports import Net, Runtime, Stream
-    from moldau.runtime.tls import TlsContext, TlsSettings
+    from moldau.runtime.ports import Runtime
+    from moldau.runtime.tls import TlsSettings
     from moldau.security.sasl.client import Login
 
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
@@ -56,29 +56,14 @@ def on_the_way(runtime: Runtime, target: Target) -> Runtime:
     """The same world, whose network connects as the target's settings say."""
     if not protocol_of(target).endswith("ssl"):
         return runtime
+    from moldau.runtime.secured_net import SecuredNet
     from moldau.runtime.tls import TlsSettingsError
 
     try:
         context = runtime.net.tls_context(tls_settings(target.properties))
     except TlsSettingsError as error:
         raise usage(f"The settings of TLS are not usable: {error}.") from error
-    return replace(runtime, net=TlsNet(runtime.net, context))
-
-
-@dataclass(frozen=True)
-class TlsNet:
-    """A network whose connections are made with TLS."""
-
-    net: Net
-    context: TlsContext
-
-    async def connect(
-        self, host: str, port: int, *, timeout_s: float, tls: TlsContext | None = None
-    ) -> Stream:
-        return await self.net.connect(host, port, timeout_s=timeout_s, tls=tls or self.context)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.net, name)
+    return replace(runtime, net=SecuredNet(runtime.net, lambda: context))
 
 
 def tls_settings(properties: Mapping[str, str]) -> TlsSettings:
